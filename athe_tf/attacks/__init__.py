@@ -1,0 +1,76 @@
+"""Attacks on image classifiers.
+
+Two ways in: `athe_tf.attacks.get("pgd-20", epsilon=8/255)` by name, or a class with its arguments,
+`athe_tf.attacks.PGD(epsilon=8/255, steps=20, loss="margin")`. Both give an `Attack`: call it for
+adversarial images, `run` it for a verdict on each image.
+
+| file | attacks |
+|---|---|
+| `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`: iterated gradient ascent |
+
+The parts: `base.py` (the contract and the evaluation driver), `victim.py` (what an attack sees of a model),
+`losses.py` (what it maximises), `active_set.py` (the loop whose batch shrinks). The ball lives in
+`athe_tf/threat.py`. A new attack is one new file and one line here.
+"""
+
+import re
+
+from athe_tf.errors import InputError
+from athe_tf.registry import Registry
+
+ATTACKS = Registry(
+    "attack",
+    __name__,
+    {
+        "fgsm": "gradient:FGSM",
+        "bim": "gradient:BIM",
+        "pgd": "gradient:PGD",
+        "mim": "gradient:MIM",
+        "cw-linf": "gradient:CWLinf",
+        "adaptive-pgd": "gradient:AdaptivePGD",
+    },
+)
+
+_NUMBERED = re.compile(r"(?P<base>.+?)-(?P<steps>\d+)(?:x(?P<restarts>\d+))?")
+
+
+def parse_name(name: str) -> tuple[str, dict]:
+    """Splits `"pgd-50x10"` into `("pgd", {"steps": 50, "restarts": 10})`, without TensorFlow.
+
+    Example:
+
+    >>> parse_name("pgd-20")
+    ('pgd', {'steps': 20})
+    """
+    match = _NUMBERED.fullmatch(name)
+    base = match["base"] if match and name not in ATTACKS else name
+    ATTACKS.check(base)
+    if base == name or match is None:
+        return name, {}
+    numbers = {key: int(match[key]) for key in ("steps", "restarts") if match[key]}
+    return base, numbers
+
+
+def get(name: str, **kwargs):
+    """The attack of a name; a trailing number is its steps, and `x10` behind it its restarts.
+
+    Example:
+
+    >>> attack = athe_tf.attacks.get("pgd-50x10", epsilon=8 / 255, step_size=2 / 255)
+
+    Args:
+        name: A registered name.
+        **kwargs: Arguments of the attack's class; `epsilon` is always one of them.
+    """
+    base, numbers = parse_name(name)
+    attack_class = ATTACKS.get(base)
+    try:
+        attack = attack_class(**numbers | kwargs)
+    except TypeError as error:
+        raise InputError(f"The attack '{name}' cannot be made so: {error}.") from error
+    attack.name = name
+    return attack
+
+
+def __getattr__(name):
+    return ATTACKS.attribute(name)

@@ -1,0 +1,82 @@
+"""A compiled loop over a batch that shrinks as its images are done.
+
+An image that has fallen needs no further passes. The loop drops finished rows from the batch and puts
+their state back in place at the end, all inside the graph: one trace, any batch size.
+"""
+
+import tensorflow as tf
+
+# The batch shrinks in eighths: convolution kernels are prepared anew for every batch size they meet, so a
+# few sizes are faster than the exact count.
+PARTS = 8
+
+
+def _match(flags, like):
+    """Boolean `[n]` shaped to broadcast against `like` of `[n, ...]`."""
+    return tf.reshape(flags, [-1] + [1] * (like.shape.rank - 1))
+
+
+def _put_back(full, rows, work):
+    return [tf.tensor_scatter_nd_update(f, rows[:, tf.newaxis], w) for f, w in zip(full, work, strict=True)]
+
+
+def shrinking_loop(body, state, constants, steps, last=None):
+    """Runs `body` up to `steps` times on every example that is not done yet.
+
+    Args:
+        body: `(i, state, constants) -> (state, done)`. `done` is boolean `[n]`; an example's state stays as
+            it was returned together with its first `True`. All examples in `state` belong to the rows in
+            `constants`, but their number changes from step to step.
+        state: List of tensors with the batch as first axis; what is to be returned.
+        constants: List of tensors with the batch as first axis that `body` reads: images, labels, ids.
+        steps: Number of iterations, an integer or a scalar tensor.
+        last: `(state, constants) -> state`, called once afterwards with the examples that are left, as an
+            attack does to test its last iterate.
+
+    Returns:
+        `state` of all examples, in the order in which they came.
+    """
+    state, constants = list(state), list(constants)
+    total = tf.shape(state[0])[0]
+    part = tf.maximum((total + PARTS - 1) // PARTS, 1)
+
+    def running(i, rows, active, work, fixed, full):
+        return tf.logical_and(i < steps, tf.reduce_any(active))
+
+    def iterate(i, rows, active, work, fixed, full):
+        updated, done = body(i, work, fixed)
+        work = [tf.where(_match(active, new), new, old) for new, old in zip(updated, work, strict=True)]
+        active = tf.logical_and(active, tf.logical_not(done))
+        left = tf.reduce_sum(tf.cast(active, tf.int32))
+        size = (left + part - 1) // part * part
+
+        def compact():
+            chosen = tf.argsort(tf.cast(active, tf.int32), direction="DESCENDING", stable=True)[:size]
+            return (
+                tf.gather(rows, chosen),
+                tf.gather(active, chosen),
+                [tf.gather(w, chosen) for w in work],
+                [tf.gather(c, chosen) for c in fixed],
+                _put_back(full, rows, work),
+            )
+
+        rest = tf.cond(size < tf.shape(active)[0], compact, lambda: (rows, active, work, fixed, full))
+        return i + 1, *rest
+
+    def any_batch(tensor):
+        return tf.TensorShape([None, *tensor.shape[1:]])
+
+    loop = (0, tf.range(total), tf.fill([total], True), state, constants, state)
+    shapes = tf.nest.map_structure(any_batch, loop[1:])
+    _, rows, active, work, fixed, full = tf.while_loop(
+        running, iterate, loop, shape_invariants=(tf.TensorShape([]), *shapes), parallel_iterations=1
+    )
+    if last is not None:
+
+        def finish():
+            updated = last(work, fixed)
+            return [tf.where(_match(active, new), new, old) for new, old in zip(updated, work, strict=True)]
+
+        work = tf.cond(tf.reduce_any(active), finish, lambda: work)
+    full = _put_back(full, rows, work)
+    return [tf.ensure_shape(f, s.shape) for f, s in zip(full, state, strict=True)]

@@ -1,0 +1,259 @@
+"""The contract of an attack, and the driver that every evaluation goes through."""
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks.victim import Victim, victim
+from athe_tf.errors import InputError, check
+from athe_tf.threat import threat_model
+
+
+@dataclasses.dataclass
+class AttackResult:
+    """What an attack did to each image.
+
+    Attributes:
+        x_adv: Adversarial images; where the attack failed, the clean image.
+        success: Whether the model ends up wrong, as it may have been from the start.
+        queries: Forward passes that each image went through.
+        gradients: Backward passes that each image went through.
+        norm: Length of the perturbation; 0 where the clean image is misclassified, infinite where no
+            adversarial image was found.
+        nonfinite: Gradients of each image that had NaN or infinite entries, which were taken as zero.
+    """
+
+    x_adv: np.ndarray
+    success: np.ndarray
+    queries: np.ndarray
+    gradients: np.ndarray
+    norm: np.ndarray
+    nonfinite: np.ndarray
+
+
+class Attempt(NamedTuple):
+    """The outcome of one round on one batch, as tensors; the fields of `AttackResult`."""
+
+    x_adv: Any
+    success: Any
+    queries: Any
+    gradients: Any
+    norm: Any
+    nonfinite: Any
+
+
+def misclassified(logits, labels):
+    """Whether the prediction differs from the label; logits that are not numbers are no prediction."""
+    wrong = tf.argmax(logits, axis=-1, output_type=tf.int32) != tf.cast(labels, tf.int32)
+    return tf.logical_or(wrong, tf.logical_not(tf.reduce_all(tf.math.is_finite(logits), axis=-1)))
+
+
+class Attack:
+    """Finds, inside a threat model, an image that a model gets wrong.
+
+    Calling an attack gives adversarial images, as training wants them:
+
+    >>> attack = athe_tf.attacks.get("pgd-20", epsilon=8 / 255)
+    >>> x_adv = attack(model, x, y)
+
+    `run` gives evaluation what it wants: who fell, at what cost and distance:
+
+    >>> result = attack.run(model, x, y)
+    >>> robust_accuracy = 1 - result.success.mean()
+
+    A subclass says what one *round* does to one batch in `attempt`. Rounds are whatever an attack repeats
+    until it succeeds: restarts, targets. Between rounds `run` gathers the survivors of the whole set into
+    full batches. Where training wants another point than evaluation, a subclass overrides `craft` too.
+
+    Random numbers are pure functions of (seed, example id), so that neither the batch size nor the number
+    of replicas changes them. Attacks are not changed after they were made.
+
+    Args:
+        epsilon: Radius of the threat model, in pixels of [0, 1].
+        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
+    """
+
+    name = "attack"
+    norms: tuple[str, ...] = ("linf", "l2", "l1")
+
+    def __init__(self, epsilon, norm: str = "linf"):
+        self.threat = threat_model(norm, epsilon)
+        if norm not in self.norms:
+            raise InputError(
+                f"The attack '{self.name}' exists in {', '.join(self.norms)} only. Received: norm={norm!r}."
+            )
+        self._compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    # -- for subclasses ---------------------------------------------------------------------------------
+
+    def rounds(self, victim: Victim) -> int:
+        """How many rounds there are at most."""
+        return 1
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """One round on one batch of images that are correctly classified; graph code."""
+        raise NotImplementedError
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """Adversarial images for training; graph code. By default, those of all rounds one after another."""
+        best, fallen = x, tf.zeros(tf.shape(x)[:1], tf.bool)
+        for round_index in range(self.rounds(victim)):
+            attempt = self.attempt(victim, x, y, ids, seed, round_index)
+            chosen = tf.logical_and(attempt.success, tf.logical_not(fallen))
+            best = tf.where(tf.reshape(chosen, [-1, 1, 1, 1]), attempt.x_adv, best)
+            fallen = tf.logical_or(fallen, attempt.success)
+        return best
+
+    def check_victim(self, victim: Victim) -> None:
+        """Raises `NotApplicable` or `InputError` when this attack cannot be run on this victim."""
+
+    def settings(self) -> dict:
+        """What a report says about how the attack was run."""
+        return {"norm": self.threat.norm, "epsilon": self.threat.epsilon}
+
+    # -- for everybody ----------------------------------------------------------------------------------
+
+    def __call__(self, model, x, y, ids=None, seed=0):
+        """Adversarial images for a batch.
+
+        Args:
+            model: A `Victim`, or anything that `athe_tf.victim` takes.
+            x: Images `[N, H, W, C]` in [0, 1].
+            y: Integer labels `[N]`; the targets when the attack is targeted.
+            ids: Integers that name the examples; their positions by default.
+            seed: Integer.
+        """
+        target = victim(model)
+        if not tf.inside_function():
+            x, y = checked_batch(x, y, target.num_classes)
+        x, y = tf.convert_to_tensor(x, tf.float32), tf.cast(tf.convert_to_tensor(y), tf.int32)
+        ids = tf.range(tf.shape(x)[0]) if ids is None else ids
+        if tf.inside_function():
+            return self.craft(target, x, y, ids, seed)
+        self.check_victim(target)
+        return self._compiled_for(target, x.shape, "craft")(x, y, _ids(ids), random.fold(seed))
+
+    def run(
+        self, model, x, y, ids=None, seed=0, batch_size: int = 128, progress: Callable | None = None
+    ) -> AttackResult:
+        """Attacks a set of images and tells what became of each.
+
+        Args:
+            model: A `Victim`, or anything that `athe_tf.victim` takes.
+            x: Images `[N, H, W, C]` in [0, 1].
+            y: Integer labels `[N]`.
+            ids: Integers that name the examples; their positions by default.
+            seed: Integer.
+            batch_size: How many images go through the model at once.
+            progress: Called with `(attempts done, attempts at most, images still robust)`.
+        """
+        target = victim(model)
+        x, y = checked_batch(x, y, target.num_classes)
+        self.check_victim(target)
+        ids = np.arange(len(x)) if ids is None else np.asarray(ids)
+        attempt = self._compiled_for(target, x.shape, "attempt")
+        result = clean_pass(target, x, y, batch_size)
+        standing = np.flatnonzero(~result.success)
+        rounds = self.rounds(target)
+        for round_index in range(rounds):
+            for start in range(0, len(standing), batch_size):
+                rows = standing[start : start + batch_size]
+                outcome = attempt(x[rows], y[rows], _ids(ids[rows]), random.fold(seed), round_index)
+                _record(result, rows, outcome, x)
+                if progress is not None:
+                    progress(
+                        round_index + (start + len(rows)) / len(standing), rounds, (~result.success).sum()
+                    )
+            standing = standing[~result.success[standing]]
+            if not len(standing):
+                break
+        return result
+
+    def _compiled_for(self, target: Victim, shape, which: str):
+        functions = self._compiled.setdefault(target, {})
+        key = (which, tuple(shape[1:]))
+        if key not in functions:
+            images = tf.TensorSpec([None, *shape[1:]], tf.float32)
+            labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
+            scalars = [tf.TensorSpec([], tf.uint32)]
+            if which == "attempt":
+                scalars.append(tf.TensorSpec([], tf.int32))
+            # The function must not keep the victim alive: it is a key of a weak dictionary.
+            method, reference = getattr(self, which), weakref.ref(target)
+            functions[key] = tf.function(
+                lambda *args: method(reference(), *args),
+                input_signature=[images, labels, ids, *scalars],
+                autograph=False,
+            )
+        return functions[key]
+
+
+def _ids(ids):
+    return tf.cast(tf.convert_to_tensor(ids), tf.int64)
+
+
+def _record(result: AttackResult, rows, outcome: Attempt, x) -> None:
+    """Adds the outcome of a round to what is known; the nearest adversarial image stays."""
+    outcome = Attempt(*(value.numpy() for value in outcome))
+    result.queries[rows] += outcome.queries
+    result.gradients[rows] += outcome.gradients
+    result.nonfinite[rows] += outcome.nonfinite
+    result.norm[rows] = np.minimum(result.norm[rows], outcome.norm)
+    fell = rows[outcome.success]
+    result.success[fell] = True
+    result.x_adv[fell] = outcome.x_adv[outcome.success]
+
+
+def clean_pass(target: Victim, x, y, batch_size: int) -> AttackResult:
+    """The state before any attack: one query an image, success where the model is wrong already."""
+    wrong = [
+        misclassified(logits, y[start : start + batch_size]).numpy()
+        for start, logits in clean_logits(target, x, batch_size)
+    ]
+    success = np.concatenate(wrong)
+    count = len(x)
+    return AttackResult(
+        x_adv=np.array(x, np.float32),
+        success=success,
+        queries=np.ones(count, np.int64),
+        gradients=np.zeros(count, np.int64),
+        norm=np.where(success, 0.0, np.inf).astype(np.float32),
+        nonfinite=np.zeros(count, np.int64),
+    )
+
+
+def clean_logits(target: Victim, x, batch_size: int):
+    """Yields `(start, logits)` over a set of images, through one compiled pass."""
+    for start in range(0, len(x), batch_size):
+        yield start, target.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
+
+
+def checked_batch(x, y, classes: int | None = None):
+    """Images and labels as float32 and int32 arrays, or an `InputError` that says what is wrong."""
+    x, y = np.asarray(x), np.asarray(y)
+    check(x.ndim == 4, f"Images must have shape [N, height, width, channels]. Received: shape={x.shape}.")
+    check(len(x) > 0, "There are no images: the batch is empty.")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    check(
+        y.shape == (len(x),) and np.issubdtype(y.dtype, np.integer),
+        f"Labels must be integers of shape [{len(x)}], one an image. "
+        f"Received: shape={y.shape}, dtype={y.dtype}.",
+    )
+    low, high = float(x.min()), float(x.max())
+    check(
+        low >= -1e-6 and high <= 1 + 1e-6,  # false for NaN too
+        f"Images must lie in [0, 1] before an attack. Received: min={low:.3g}, max={high:.3g}. "
+        "Put the normalisation inside the model: athe_tf.models does it for you.",
+    )
+    bound = "" if classes is None else str(classes)
+    check(
+        y.min() >= 0 and (classes is None or y.max() < classes),
+        f"Labels must lie in [0, {bound}). Received: min={y.min()}, max={y.max()}.",
+    )
+    return np.clip(x, 0.0, 1.0).astype(np.float32), y.astype(np.int32)

@@ -1,0 +1,313 @@
+"""Iterated gradient ascent inside a ball: FGSM, BIM, PGD, MIM and the losses they climb.
+
+They are one algorithm. Start somewhere in the ball; repeat: take the gradient of a loss, step along the
+direction of steepest ascent of the norm, project back. The variants differ in the start, the number and
+size of steps, the loss, and whether the gradient is averaged over time.
+"""
+
+import copy
+import functools
+import weakref
+
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks import losses
+from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.base import Attack, Attempt, misclassified
+from athe_tf.attacks.victim import Victim
+from athe_tf.errors import InputError, NotApplicable, check, check_choice
+from athe_tf.threat import STARTS
+
+SELECTIONS = ("any", "last")
+
+
+def gradient_of(objective, x):
+    """`(outputs, gradient, nonfinite)` of a function from images to `(loss an example, outputs)`.
+
+    Only the input is watched, so no weight gradient is computed. Entries that are not finite are taken as
+    zero, because one NaN would poison every later iterate; `nonfinite` marks the images that had one.
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        loss, outputs = objective(x)
+    gradient = tape.gradient(loss, x)
+    if gradient is None:
+        raise NotApplicable(
+            "The model's output does not depend on its input in a way that can be differentiated, so no "
+            "gradient attack can be run on it. Use a black-box attack."
+        )
+    finite = tf.math.is_finite(gradient)
+    nonfinite = tf.cast(tf.reduce_any(tf.logical_not(finite), axis=[1, 2, 3]), tf.int32)
+    return outputs, tf.where(finite, gradient, tf.zeros_like(gradient)), nonfinite
+
+
+class PGD(Attack):
+    """Projected gradient descent, on the loss of your choice (Madry et al., 2018).
+
+    Example:
+
+    >>> attack = PGD(epsilon=8 / 255, step_size=2 / 255, steps=10)
+    >>> x_adv = attack(model, x, y)
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
+        steps: Number of steps; 0 returns the start. Defaults to 20.
+        step_size: Length of a step in the norm. Defaults to `epsilon / 4`.
+        start: `"uniform"` in the ball (default), `"gaussian"` (0.001 N(0, I), as TRADES starts) or `"zero"`.
+        loss: `"ce"` (default), `"margin"`, `"dlr"`, `"kl"`, `"he"`, or a function of
+            `(logits, labels, reference)` that returns one number an example.
+        logit_scale: The scale of the logits that the loss sees: `"model"` (default) takes them as the model
+            gives them; a number replaces the scale of a hypersphere head. 1 is the paper's text: a weak
+            attack.
+        margin: The m of the `"he"` loss. Defaults to 0.
+        restarts: How many starts are tried, in evaluation until one succeeds; in training the one with the
+            highest loss is taken. Defaults to 1.
+        select: In evaluation, whether `"any"` iterate may succeed (default, stronger) or only the
+            `"last"`, as the papers count.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
+    """
+
+    name = "pgd"
+    default_steps = 20
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        steps: int | None = None,
+        step_size=None,
+        start: str = "uniform",
+        loss="ce",
+        logit_scale="model",
+        margin: float = 0.0,
+        restarts: int = 1,
+        select: str = "any",
+        targeted: bool = False,
+    ):
+        super().__init__(epsilon, norm)
+        steps = self.default_steps if steps is None else steps
+        check(steps >= 0, f"`steps` must not be negative. Received: steps={steps}.")
+        check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
+        check_choice("start", start, STARTS)
+        check_choice("select", select, SELECTIONS)
+        if logit_scale != "model" and not (isinstance(logit_scale, (int, float)) and logit_scale > 0):
+            raise InputError(
+                "Invalid value for argument `logit_scale`. Expected 'model' or a positive number. "
+                f"Received: logit_scale={logit_scale!r}."
+            )
+        self.steps = int(steps)
+        self.step_size = self.threat.epsilon / 4 if step_size is None else step_size
+        self.start = start
+        self.loss = loss
+        self.loss_function = losses.get(loss) if isinstance(loss, str) else loss
+        self.logit_scale = logit_scale
+        self.margin = margin
+        self.restarts = int(restarts)
+        self.select = select
+        self.targeted = targeted
+
+    def with_loss(self, loss, **changes) -> "PGD":
+        """A copy of this attack that climbs another loss."""
+        other = copy.copy(self)
+        other._compiled = weakref.WeakKeyDictionary()
+        other.loss, other.loss_function = loss, losses.get(loss)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
+
+    # -- what variants override -------------------------------------------------------------------------
+
+    def initial_memory(self, x) -> list:
+        """Tensors that the direction carries from step to step."""
+        return []
+
+    def direction(self, gradient, memory: list):
+        """`(direction of length one, memory)`."""
+        return self.threat.ascent(gradient), memory
+
+    # -- the objective ----------------------------------------------------------------------------------
+
+    def loss_inputs(self, victim: Victim, x) -> list:
+        """What the loss compares with, computed once: the clean logits for KL."""
+        return [victim.logits(x)] if self.loss == "kl" else []
+
+    def objective(self, victim: Victim, y, reference):
+        """From images to `(what is maximised, one number an example; logits)`."""
+        factor = 1.0 if self.logit_scale == "model" else self.logit_scale / victim.scale
+        sign = -1.0 if self.targeted else 1.0
+        function = self.loss_function
+        if self.loss == "he":
+            function = functools.partial(function, shift=factor * victim.scale * self.margin)
+
+        def evaluate(x):
+            logits = victim.logits(x)
+            compared = factor * reference[0] if reference else None
+            return sign * function(factor * logits, y, compared), logits
+
+        return evaluate
+
+    def succeeded(self, logits, y):
+        """Whether the attacker has what it wants."""
+        wrong = misclassified(logits, y)
+        return tf.logical_not(wrong) if self.targeted else wrong
+
+    def step(self, x, x_adv, gradient, memory):
+        """One step up and back into the ball."""
+        direction, memory = self.direction(gradient, memory)
+        return self.threat.project(x, x_adv + self.step_size * direction), memory
+
+    def start_point(self, x, ids, seed, round_index):
+        """The start of a restart."""
+        return self.threat.random_start(x, ids, random.fold(seed, round_index), self.start)
+
+    # -- training ---------------------------------------------------------------------------------------
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """The last iterate; among several restarts the one with the highest loss.
+
+        Costs exactly `steps` forward and backward passes a restart, and one forward pass more for KL's
+        reference or to compare restarts.
+        """
+        objective = self.objective(victim, y, self.loss_inputs(victim, x))
+
+        def climb(round_index):
+            def body(x_adv, *memory):
+                _, gradient, _ = gradient_of(objective, x_adv)
+                x_adv, memory = self.step(x, x_adv, gradient, list(memory))
+                return x_adv, *memory
+
+            loop = (self.start_point(x, ids, seed, round_index), *self.initial_memory(x))
+            return tf.while_loop(
+                lambda *_: True, body, loop, maximum_iterations=self.steps, parallel_iterations=1
+            )[0]
+
+        best = climb(0)
+        if self.restarts > 1:
+            best_loss = objective(best)[0]
+            for round_index in range(1, self.restarts):
+                x_adv = climb(round_index)
+                loss = objective(x_adv)[0]
+                best = tf.where(tf.reshape(loss > best_loss, [-1, 1, 1, 1]), x_adv, best)
+                best_loss = tf.maximum(loss, best_loss)
+        return best
+
+    # -- evaluation -------------------------------------------------------------------------------------
+
+    def rounds(self, victim: Victim) -> int:
+        return self.restarts
+
+    def check_victim(self, victim: Victim) -> None:
+        if isinstance(self.loss, str):
+            losses.check_classes(self.loss, victim.num_classes)
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """One restart: images leave the batch as soon as an iterate succeeds."""
+        any_iterate = self.select == "any"
+
+        def body(i, state, constants):
+            x_adv, success, queries, gradients, nonfinite, *memory = state
+            images, labels, *reference = constants
+            logits, gradient, bad = gradient_of(self.objective(victim, labels, reference), x_adv)
+            success = self.succeeded(logits, labels) if any_iterate else success
+            stepped, memory = self.step(images, x_adv, gradient, memory)
+            x_adv = tf.where(tf.reshape(success, [-1, 1, 1, 1]), x_adv, stepped)
+            return [x_adv, success, queries + 1, gradients + 1, nonfinite + bad, *memory], success
+
+        def test_last(state, constants):
+            x_adv, _, queries, *rest = state
+            success = self.succeeded(victim.logits(x_adv), constants[1])
+            return [x_adv, success, queries + 1, *rest]
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        start = self.start_point(x, ids, seed, round_index)
+        reference = self.loss_inputs(victim, x)
+        state = [start, zeros > 0, zeros + len(reference), zeros, zeros, *self.initial_memory(x)]
+        x_adv, success, queries, gradients, nonfinite, *_ = shrinking_loop(
+            body, state, [x, y, *reference], self.steps, test_last
+        )
+        norm = tf.where(success, self.threat.distance(x, x_adv), float("inf"))
+        return Attempt(x_adv, success, queries, gradients, norm, nonfinite)
+
+    def settings(self) -> dict:
+        return super().settings() | {
+            "steps": self.steps,
+            "step_size": self.step_size,
+            "start": self.start,
+            "loss": self.loss if isinstance(self.loss, str) else getattr(self.loss, "__name__", "custom"),
+            "logit_scale": self.logit_scale,
+            "restarts": self.restarts,
+            "select": self.select,
+        }
+
+
+class BIM(PGD):
+    """The basic iterative method: PGD from the image itself (Kurakin et al., 2017)."""
+
+    name = "bim"
+    default_steps = 10
+
+    def __init__(self, epsilon, norm="linf", *, start="zero", **kwargs):
+        super().__init__(epsilon, norm, start=start, **kwargs)
+
+
+class FGSM(BIM):
+    """The fast gradient (sign) method: one step of length epsilon (Goodfellow et al., 2015)."""
+
+    name = "fgsm"
+
+    def __init__(self, epsilon, norm="linf", *, steps=1, step_size=None, **kwargs):
+        check(steps == 1, f"FGSM takes one step. Received: steps={steps}. Use 'bim-{steps}' instead.")
+        step_size = epsilon if step_size is None else step_size
+        super().__init__(epsilon, norm, steps=1, step_size=step_size, **kwargs)
+
+
+class MIM(BIM):
+    """The momentum iterative method (Dong et al., 2018): gradients, each of l1 norm one, add up.
+
+    Args:
+        decay: The mu of the paper, the share of the past that is kept. Defaults to 1.
+    """
+
+    name = "mim"
+
+    def __init__(self, epsilon, norm="linf", *, decay: float = 1.0, **kwargs):
+        super().__init__(epsilon, norm, **kwargs)
+        self.decay = decay
+
+    def initial_memory(self, x):
+        return [tf.zeros_like(x)]
+
+    def direction(self, gradient, memory):
+        length = tf.reduce_sum(tf.abs(gradient), axis=[1, 2, 3], keepdims=True)
+        velocity = self.decay * memory[0] + gradient / tf.maximum(length, 1e-12)
+        return self.threat.ascent(velocity), [velocity]
+
+    def settings(self):
+        return super().settings() | {"decay": self.decay}
+
+
+class CWLinf(PGD):
+    """PGD on the margin, the linf form of Carlini and Wagner's loss: indifferent to the logit scale."""
+
+    name = "cw-linf"
+
+    def __init__(self, epsilon, norm="linf", *, loss="margin", **kwargs):
+        super().__init__(epsilon, norm, loss=loss, **kwargs)
+
+
+class AdaptivePGD(PGD):
+    """PGD on the hypersphere-embedding training loss itself, with its scale and margin (section 4.1).
+
+    The margin of training is not part of a model; give the one it was trained with. Defaults to 0.2.
+    """
+
+    name = "adaptive-pgd"
+
+    def __init__(self, epsilon, norm="linf", *, loss="he", margin=0.2, **kwargs):
+        super().__init__(epsilon, norm, loss=loss, margin=margin, **kwargs)
+
+    def settings(self):
+        return super().settings() | {"margin": self.margin}

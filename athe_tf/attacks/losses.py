@@ -1,0 +1,97 @@
+"""What an attack maximises: small functions from logits to one number an example.
+
+Every loss takes `(logits, labels)`, and those that compare with something take it as `reference`:
+the clean logits for `kl`. A targeted attack maximises the negative of a loss towards the target.
+"""
+
+import tensorflow as tf
+
+from athe_tf.errors import InputError
+from athe_tf.losses import kl_divergence, margin_crossentropy
+from athe_tf.registry import unknown_name
+
+# Far below any logit, far above the float32 range in which margins would lose digits.
+MASKED = -1e8
+
+
+def true_logit(logits, labels):
+    """The logit of the label of each example."""
+    return tf.gather(logits, labels, batch_dims=1)
+
+
+def best_other(logits, labels):
+    """The largest logit among the other classes.
+
+    The label is masked, not multiplied by zero: when every other logit is negative, as cosines often
+    are, a zero in the label's place would win.
+    """
+    mask = tf.one_hot(labels, tf.shape(logits)[-1], on_value=MASKED, off_value=0.0, dtype=logits.dtype)
+    return tf.reduce_max(logits + mask, axis=-1)
+
+
+def ce(logits, labels, reference=None):
+    """Cross-entropy."""
+    return margin_crossentropy(labels, logits)
+
+
+def margin(logits, labels, reference=None):
+    """Largest other logit minus the true one: positive when misclassified; indifferent to scale."""
+    return best_other(logits, labels) - true_logit(logits, labels)
+
+
+def dlr(logits, labels, reference=None):
+    """Difference of logits ratio (Croce and Hein, 2020): the margin over the gap of first and third.
+
+    Invariant to shift and positive scale. Needs three classes.
+    """
+    top = tf.math.top_k(logits, k=3).values
+    return margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)
+
+
+def dlr_targeted(logits, labels, targets):
+    """The targeted difference of logits ratio; needs four classes."""
+    top = tf.math.top_k(logits, k=4).values
+    gap = true_logit(logits, targets) - true_logit(logits, labels)
+    return gap / (top[:, 0] - 0.5 * (top[:, 2] + top[:, 3]) + 1e-12)
+
+
+def kl(logits, labels, reference):
+    """`KL(softmax(clean) || softmax(adversarial))`, the inner objective of TRADES."""
+    return kl_divergence(tf.stop_gradient(reference), logits)
+
+
+def he(logits, labels, reference=None, shift=0.0):
+    """The hypersphere-embedding training loss (Eq. 6) as an attack; `shift` is scale times margin."""
+    return margin_crossentropy(labels, logits, shift)
+
+
+def feature(features, targets):
+    """Cosine similarity between the features of an image and those of another: Feature Attack."""
+    a, b = (tf.math.l2_normalize(v, axis=-1) for v in (features, targets))
+    return tf.reduce_sum(a * b, axis=-1)
+
+
+LOSSES = {"ce": ce, "margin": margin, "dlr": dlr, "kl": kl, "he": he}
+
+
+def get(name: str):
+    """The loss of a name.
+
+    Example:
+
+    >>> float(get("margin")(tf.constant([[1.0, 3.0]]), tf.constant([0]))[0])
+    2.0
+    """
+    if name not in LOSSES:
+        raise unknown_name("attack loss", name, LOSSES)
+    return LOSSES[name]
+
+
+def check_classes(name: str, classes: int | None) -> None:
+    """Raises `InputError` when a loss does not exist for so few classes."""
+    needed = {"dlr": 3}.get(name, 2)
+    if classes is not None and classes < needed:
+        raise InputError(
+            f"The attack loss '{name}' needs at least {needed} classes. Received: num_classes={classes}. "
+            "Use 'margin' instead."
+        )

@@ -1,0 +1,64 @@
+"""Random changes to training images that keep their label.
+
+Each function takes a batch of images `[N, H, W, C]` of any dtype, a seed and the ids of the images, and
+returns a batch of the same shape and dtype. What happens to an image depends on (seed, id) alone: not on its
+batch, nor on its place in it. The stream folds the epoch into the seed.
+
+    augmented = pad_crop_flip(images, seed=fold(seed, epoch), ids=indices)
+"""
+
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.errors import check, check_choice
+
+# Which sequence of the random numbers of an example; `order` has another.
+_CROP, _FLIP = 1, 2
+
+
+def none(images, seed, ids):
+    """The images as they are."""
+    del seed, ids
+    return images
+
+
+def flip(images, seed, ids):
+    """Mirrors every second image, on average, left to right."""
+    coin = random.integers(seed, ids, (1,), 2, stream=_FLIP)
+    columns = tf.range(images.shape[2])
+    # A choice of columns is several times faster than `tf.where` between the images and their mirror images.
+    columns = tf.where(coin == 1, columns[::-1], columns)
+    return tf.gather(images, columns, axis=2, batch_dims=1)
+
+
+def pad_crop(images, seed, ids, *, padding=None, mode="zero"):
+    """Pads the images and cuts out a window of the original size at a random place.
+
+    Args:
+        images: The batch.
+        seed: An integer or an integer tensor.
+        ids: Integer tensor `[N]`.
+        padding: Pixels on each side. Defaults to an eighth of the height, at least 1: the usual 4 for
+            32 x 32, 1 for 8 x 8.
+        mode: `"zero"` or `"reflect"`.
+    """
+    check_choice("mode", mode, ("zero", "reflect"))
+    height, width = images.shape[1:3]
+    padding = max(1, height // 8) if padding is None else padding
+    most = min(height, width) - 1
+    check(
+        padding >= 0 and (mode == "zero" or padding <= most),
+        f"Invalid value for argument `padding`. Expected 0 or more and, to reflect, at most {most}. "
+        f"Received: padding={padding}.",
+    )
+    border = [[0, 0], [padding, padding], [padding, padding], [0, 0]]
+    padded = tf.pad(images, border, "CONSTANT" if mode == "zero" else "REFLECT")
+    corners = random.integers(seed, ids, (2,), 2 * padding + 1, stream=_CROP)
+    rows = corners[:, :1] + tf.range(height)
+    columns = corners[:, 1:] + tf.range(width)
+    return tf.gather(tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)
+
+
+def pad_crop_flip(images, seed, ids, *, padding=None, mode="zero"):
+    """`pad_crop`, then `flip`: the augmentation of nearly every CIFAR paper."""
+    return flip(pad_crop(images, seed, ids, padding=padding, mode=mode), seed, ids)

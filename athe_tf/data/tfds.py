@@ -1,0 +1,212 @@
+"""Any image classification set of TensorFlow Datasets, by its name."""
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from athe_tf.data.names import base_name, unknown_data_set
+from athe_tf.data.resize import central_square
+from athe_tf.data.splits import Splits, channel_statistics, from_arrays, held_out_size
+from athe_tf.data.streamed import Files, StreamedSet
+from athe_tf.errors import InputError, check
+
+# Sets whose decoded images need less than this are kept in memory.
+IN_MEMORY_BYTES = 4 * 2**30
+
+# Means and standard deviations that the literature uses, so that models can be compared.
+STATISTICS = {
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)),
+    "cifar10_corrupted": ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "fashion_mnist": ((0.2860,), (0.3530,)),
+    "imagenet2012": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "imagenet2012_corrupted": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "mnist": ((0.1307,), (0.3081,)),
+    "svhn_cropped": ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
+}
+
+
+def load(name, data_dir=None, validation_size=None, image_size=None) -> Splits:
+    """The splits of a TensorFlow Datasets set; the arguments are those of `athe_tf.data.load`."""
+    builder = _builder(name, data_dir)
+    keys = _keys(name, builder)
+    image_shape = _image_shape(name, builder.info.features[keys[0]], image_size)
+    _prepare(name, builder)
+    parts = _parts(name, builder, keys)
+    size = sum(_count(builder, split) for split in parts.values()) * int(np.prod(image_shape))
+    make = _in_memory if size < IN_MEMORY_BYTES else _streamed
+    return make(name, builder, keys, parts, image_shape, validation_size, image_size)
+
+
+def _builder(name, data_dir):
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except tfds.core.DatasetNotFoundError as error:
+        known = tfds.list_builders(with_community_datasets=False)
+        raise unknown_data_set(name, ("digits", *known)) from error
+    except (ValueError, AssertionError) as error:
+        # An unknown configuration or version; TFDS names the ones there are.
+        raise InputError(f"TensorFlow Datasets cannot make '{name}'. {error}") from error
+
+
+def _keys(name, builder):
+    """Under which keys the set has its images and labels."""
+    features = builder.info.features
+    keys = builder.info.supervised_keys or ("image", "label")
+    kinds = (tfds.features.Image, tfds.features.ClassLabel)
+    found = len(keys) == 2 and all(
+        isinstance(key, str) and key in features and isinstance(features[key], kind)
+        for key, kind in zip(keys, kinds, strict=False)
+    )
+    check(
+        found,
+        f"The data set '{name}' is not an image classification set. Expected an image and a class label. "
+        f"Received: {features}.",
+    )
+    check(
+        features[keys[0]].np_dtype == np.uint8,
+        f"The images of '{name}' are not of the kind this library reads. Expected uint8. "
+        f"Received: {np.dtype(features[keys[0]].np_dtype)}. Convert them and use npz:PATH.",
+    )
+    return keys
+
+
+def _image_shape(name, feature, image_size):
+    height, width, channels = feature.shape
+    check(
+        image_size is not None or (height is not None and width is not None),
+        f"The images of '{name}' differ in size. Expected `image_size`, to crop and resize them to. "
+        "Received: image_size=None. Give, for example, image_size=224.",
+    )
+    return (height, width, channels) if image_size is None else (image_size, image_size, channels)
+
+
+def _prepare(name, builder):
+    if builder.is_prepared():
+        return
+    try:
+        builder.download_and_prepare()
+    # Whatever went wrong (no network, no disk space, a file to fetch by hand), the answer is the same.
+    except Exception as error:
+        raise InputError(
+            f"The data set '{name}' is not in {builder.data_dir}, and it could not be downloaded "
+            f"({type(error).__name__}: {error}). Give --data_dir with a prepared copy, or use npz:PATH."
+        ) from error
+
+
+def _parts(name, builder, keys):
+    """From our parts to the set's splits, such as `{"train": "train", "test": "validation"}`."""
+    # A mocked builder keeps no record of its splits; these are the usual ones.
+    splits = tuple(builder.info.splits) or ("train", "test")
+    parts = {"train": "train"} if "train" in splits else {}
+    labelled = [
+        part for part in ("test", "validation") if part in splits and _is_labelled(builder, part, keys)
+    ]
+    check(
+        bool(labelled),
+        f"The data set '{name}' has nothing to test on. Expected a split 'test' or 'validation' with labels. "
+        f"Received: {list(splits)}.",
+    )
+    parts["test"] = labelled[0]
+    if len(labelled) == 2 and "train" in parts:
+        parts["validation"] = "validation"
+    return parts
+
+
+def _is_labelled(builder, split, keys):
+    # ImageNet's test images have the label -1.
+    return int(next(iter(_dataset(builder, split, keys)))[1]) >= 0
+
+
+def _dataset(builder, split, keys):
+    # One reader: the order of the examples is that of the files.
+    config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
+    dataset = builder.as_dataset(split=split, shuffle_files=False, read_config=config)
+    return dataset.map(lambda example: (example[keys[0]], example[keys[1]]))
+
+
+def _count(builder, split):
+    return builder.info.splits[split].num_examples if builder.info.splits else 0
+
+
+def _class_names(feature):
+    return tuple(feature.names) if feature.names else None
+
+
+def _in_memory(name, builder, keys, parts, image_shape, validation_size, image_size):
+    label = builder.info.features[keys[1]]
+    arrays = {part: _read_all(builder, split, keys, image_shape, image_size) for part, split in parts.items()}
+    return from_arrays(
+        name,
+        arrays,
+        num_classes=label.num_classes,
+        class_names=_class_names(label),
+        statistics=STATISTICS.get(base_name(name)),
+        validation_size=validation_size,
+    )
+
+
+def _read_all(builder, split, keys, image_shape, image_size):
+    dataset = _dataset(builder, split, keys)
+    if image_size is not None:
+        dataset = dataset.map(
+            lambda image, label: (central_square(image, image_size), label), tf.data.AUTOTUNE
+        )
+    count = int(dataset.cardinality())
+    images, labels = np.empty([count, *image_shape], np.uint8), np.empty([count], np.int64)
+    done = 0
+    for x, y in dataset.batch(1024).prefetch(1):
+        images[done : done + len(x)], labels[done : done + len(x)] = x, y
+        done += len(x)
+    return images[:done], labels[:done]
+
+
+def _streamed(name, builder, keys, parts, image_shape, validation_size, image_size):
+    label = builder.info.features[keys[1]]
+    sizes = {part: _count(builder, split) for part, split in parts.items()}
+    if "train" in parts:
+        held = held_out_size(name, sizes["train"], validation_size, sizes.get("validation"))
+        if held:
+            # TFDS shuffled the examples when it wrote them: the first are as good as any.
+            parts = {**parts, "train": f"train[{held}:]", "validation": f"train[:{held}]"}
+    sets = {
+        part: _streamed_set(builder, split, keys, image_shape, image_size, label.num_classes)
+        for part, split in parts.items()
+    }
+    statistics = STATISTICS.get(base_name(name)) or channel_statistics(
+        sets.get("train", sets["test"]).arrays(max_examples=10_000)[0]
+    )
+    return Splits(
+        name=name,
+        train=sets.get("train"),
+        validation=sets.get("validation"),
+        test=sets["test"],
+        num_classes=label.num_classes,
+        image_shape=image_shape,
+        class_names=_class_names(label),
+        mean=statistics[0],
+        std=statistics[1],
+    )
+
+
+def _streamed_set(builder, split, keys, image_shape, image_size, num_classes):
+    file_format = builder.info.file_format
+    check(
+        file_format == tfds.core.FileFormat.TFRECORD,
+        f"A set that does not fit in memory is read from TFRecord files. Received: {file_format}. "
+        "Prepare the set with the file format 'tfrecord'.",
+    )
+    instructions = builder.info.splits[split].file_instructions
+    features = builder.info.features
+    skip = {keys[0]: tfds.decode.SkipDecoding()}
+
+    def parse(record):
+        example = features.deserialize_example(record, decoders=skip)
+        return example[keys[0]], example[keys[1]]
+
+    files = Files(
+        paths=[str(file.filename) for file in instructions],
+        skip=[file.skip for file in instructions],
+        take=[file.examples_in_shard - file.skip if file.take == -1 else file.take for file in instructions],
+    )
+    return StreamedSet(files, parse, features[keys[0]].decode_example, image_shape, num_classes, image_size)

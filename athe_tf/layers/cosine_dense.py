@@ -1,0 +1,164 @@
+"""`CosineDense`, the hypersphere-embedding head."""
+
+import keras
+from keras import ops
+
+from athe_tf.errors import InputError, check, check_choice
+
+WEIGHT_NORMS = ("differentiable", "project", "straight_through")
+
+# cos is kept this far from +-1 before arccos, whose slope is infinite there.
+ANGULAR_CLIP = 1e-6
+# PyTorch's `normalize` divides by max(norm, 1e-12); this is its square.
+SMALLEST_SQUARED_NORM = 1e-24
+
+
+def unit_vectors(x, axis: int):
+    """`x / ||x||` along `axis`. A vector of length zero stays zero, with a zero gradient."""
+    squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
+    inverse = ops.rsqrt(ops.maximum(squared, SMALLEST_SQUARED_NORM))
+    return x * ops.where(squared > SMALLEST_SQUARED_NORM, inverse, ops.zeros_like(inverse))
+
+
+@keras.saving.register_keras_serializable(package="athe_tf")
+class UnitColumns(keras.constraints.Constraint):
+    """Projects every column of a kernel to the unit sphere."""
+
+    def __call__(self, w):
+        return unit_vectors(w, axis=0)
+
+
+@keras.saving.register_keras_serializable(package="athe_tf")
+class CosineDense(keras.layers.Layer):
+    """A classification head on the unit sphere: scaled cosines instead of inner products.
+
+    With unit features `z / ||z||` (FN) and unit class weights `W_l / ||W_l||` (WN), the output is
+    `scale * cos(theta)`, where `theta_l` is the angle between the features and class `l` (Eq. 4 and 5
+    of the reference, times s). With `angular=True` it is `-scale * theta` (m-HE, section 3.5). There is
+    no bias, and the largest output is the prediction. The margin of Eq. 6 belongs to the training loss:
+    see `athe_tf.MarginCrossentropy`.
+
+    The outputs are *scaled*, so confidences mean something and cross-entropy attacks work. Raw cosines,
+    which the reference's evaluation used, make cross-entropy a weak attack.
+
+    All of it is computed in float32 under mixed precision, with finite values and gradients at zero
+    features and at cos = +-1.
+
+    Example:
+
+    >>> features = keras.Input((64,))
+    >>> model = keras.Model(features, CosineDense(10, scale=15.0)(features))
+    >>> model.compile("sgd", loss=athe_tf.MarginCrossentropy(margin=0.2, scale=15.0))
+
+    Args:
+        units: Number of classes.
+        scale: The s of the paper, larger than zero. A rule of thumb is the mean logit norm of a
+            standard model, about 10 to 15. Defaults to `15.0`.
+        normalize_features: FN. Defaults to `True`.
+        normalize_weights: WN. Defaults to `True`.
+        angular: Output `-scale * theta`; needs both normalisations. Defaults to `False`.
+        weight_norm: How WN meets the optimiser. `"differentiable"` (default) differentiates through
+            `W / ||W||`, and survives weight averaging and weight perturbation. `"project"` keeps the
+            stored kernel at unit norm: after each update it is projected, and the gradient is
+            Euclidean (the released code on one device). `"straight_through"` normalises in the
+            forward pass and treats that as the identity in the backward pass (the released code on
+            several devices, which the paper used).
+        kernel_initializer: Defaults to uniform in `+-1/sqrt(features)`, PyTorch's default.
+
+    Reference:
+        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020.
+    """
+
+    def __init__(
+        self,
+        units,
+        scale=15.0,
+        normalize_features=True,
+        normalize_weights=True,
+        angular=False,
+        weight_norm="differentiable",
+        kernel_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check(units >= 1, f"`units` must be a positive integer. Received: units={units}.")
+        check(scale > 0, f"`scale` must be larger than 0. Received: scale={scale}.")
+        check_choice("weight_norm", weight_norm, WEIGHT_NORMS)
+        if angular and not (normalize_features and normalize_weights):
+            raise InputError(
+                "`angular=True` needs cosines, so both features and weights must be normalised. Received: "
+                f"normalize_features={normalize_features}, normalize_weights={normalize_weights}. "
+                "Use angular=False for FN or WN alone."
+            )
+        self.units = int(units)
+        self.scale = float(scale)
+        self.normalize_features = bool(normalize_features)
+        self.normalize_weights = bool(normalize_weights)
+        self.angular = bool(angular)
+        self.weight_norm = weight_norm
+        self.kernel_initializer = keras.initializers.get(
+            kernel_initializer or keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
+        )
+        self.input_spec = keras.layers.InputSpec(min_ndim=2)
+        self.autocast = False
+
+    @property
+    def numeric_dtype(self):
+        """The dtype of the head's arithmetic: the weights' own, never half precision."""
+        return "float64" if self.variable_dtype == "float64" else "float32"
+
+    def build(self, input_shape):
+        features = input_shape[-1]
+        project = self.normalize_weights and self.weight_norm == "project"
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(features, self.units),
+            initializer=self.kernel_initializer,
+            constraint=UnitColumns() if project else None,
+            dtype=self.numeric_dtype,
+            autocast=False,
+        )
+        if project:
+            self.kernel.assign(unit_vectors(self.kernel, axis=0))
+        self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: features})
+
+    def class_directions(self):
+        """The class weights as the head uses them: unit columns when `normalize_weights`."""
+        kernel = ops.convert_to_tensor(self.kernel)
+        if not self.normalize_weights or self.weight_norm == "project":
+            return kernel
+        unit = unit_vectors(kernel, axis=0)
+        if self.weight_norm == "straight_through":
+            return ops.stop_gradient(unit) + (kernel - ops.stop_gradient(kernel))
+        return unit
+
+    def similarities(self, features):
+        """What is scaled: cosines when both sides are normalised, inner products otherwise."""
+        features = ops.cast(features, self.numeric_dtype)
+        if self.normalize_features:
+            features = unit_vectors(features, axis=-1)
+        return ops.matmul(features, self.class_directions())
+
+    def call(self, inputs):
+        similarities = self.similarities(inputs)
+        if self.angular:
+            limit = 1.0 - ANGULAR_CLIP
+            return -self.scale * ops.arccos(ops.clip(similarities, -limit, limit))
+        return self.scale * similarities
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.units)
+
+    def compute_output_spec(self, inputs):
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.numeric_dtype)
+
+    def get_config(self):
+        return super().get_config() | {
+            "units": self.units,
+            "scale": self.scale,
+            "normalize_features": self.normalize_features,
+            "normalize_weights": self.normalize_weights,
+            "angular": self.angular,
+            "weight_norm": self.weight_norm,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,116 @@
+"""Classifiers by name, and a hypersphere head for the classifiers you already have.
+
+    net = athe_tf.models.build("wrn-34-10", num_classes=10, head="he")     # a plain keras.Model
+    net = athe_tf.models.to_hypersphere(any_keras_classifier)
+
+| name | network | source |
+|---|---|---|
+| `small_cnn` | three convolutions, for digits and for tests | – |
+| `lenet`, `lenet-W` | two 5x5 convolutions, 1024 features | MNIST of Liu et al. 2020 |
+| `wrn-D-K` | pre-activation wide ResNet, depth D = 6n + 4, K times as wide | TRADES, HE, Rice et al. |
+| `resnet18`, `resnet18-W` | post-activation ResNet with the 3x3 stem of CIFAR | Liu et al. 2020 |
+| `preact_resnet18`, `preact_resnet18-W` | its pre-activation sibling | FastAT, Rice et al. |
+| `vgg16`, `vgg16-W` | VGG16 with batch normalisation and one dense layer | Liu et al. 2020 |
+
+W is the width of Liu et al., in sixteenths of the standard network: `resnet18-8` has 32 to 256 channels,
+`resnet18-16` is `resnet18`. Adding a model is one file and one line in `FAMILIES`.
+
+Importing this package does not start TensorFlow: `check_name` can answer a typo at once.
+"""
+
+import importlib
+import re
+
+from athe_tf.errors import InputError, check
+from athe_tf.registry import Registry, unknown_name
+
+#: From a family of names to the function that builds its layers.
+FAMILIES = Registry(
+    "model",
+    __name__,
+    {
+        "lenet": "lenet:lenet",
+        "preact_resnet18": "preact_resnet:preact_resnet18",
+        "resnet18": "resnet:resnet18",
+        "small_cnn": "small_cnn:small_cnn",
+        "vgg16": "vgg:vgg16",
+        "wrn": "wide_resnet:wide_resnet",
+    },
+)
+
+#: Names to suggest and to list; `wrn-D-K` and `-W` have many more.
+NAMES = (
+    "lenet",
+    "preact_resnet18",
+    "preact_resnet18-8",
+    "resnet18",
+    "resnet18-8",
+    "small_cnn",
+    "vgg16",
+    "vgg16-8",
+    "wrn-10-1",
+    "wrn-16-4",
+    "wrn-28-10",
+    "wrn-34-10",
+    "wrn-34-20",
+    "wrn-40-8",
+    "wrn-70-16",
+)
+
+#: The heads: `linear`, feature norm only, weight norm only, hypersphere embedding, its angular form.
+HEADS = ("linear", "fn", "wn", "he", "mhe")
+
+ACTIVATIONS = ("relu", "softplus", "silu", "leaky_relu")
+
+_WITH_WIDTH = ("lenet", "preact_resnet18", "resnet18", "vgg16")
+_LAZY = {"build": "builder", "to_hypersphere": "hypersphere"}
+
+__all__ = ["ACTIVATIONS", "HEADS", "NAMES", "build", "check_head", "check_name", "to_hypersphere"]
+
+
+def parse_name(name: str) -> tuple[str, dict[str, int]]:
+    """Splits a model's name into its family and its sizes, or raises `InputError`."""
+    if name in FAMILIES and name != "wrn":
+        return name, {}
+    if wide := re.fullmatch(r"wrn-(\d+)-(\d+)", name):
+        depth, widen = map(int, wide.groups())
+        _check_wide_resnet(name, depth, widen)
+        return "wrn", {"depth": depth, "widen": widen}
+    sized = re.fullmatch(r"(.+)-(\d+)", name)
+    if sized and sized[1] in _WITH_WIDTH:
+        width = int(sized[2])
+        check(width >= 1, f"The width in a model's name must be at least 1. Received: '{name}'.")
+        return sized[1], {"width": width}
+    raise unknown_name("model", name, NAMES)
+
+
+def check_name(name: str) -> None:
+    """Raises `InputError` unless `name` is a model; starts no TensorFlow."""
+    parse_name(name)
+
+
+def check_head(head: str) -> None:
+    """Raises `InputError`, with the nearest head, unless `head` is one of `HEADS`."""
+    if head not in HEADS:
+        raise unknown_name("head", head, HEADS)
+
+
+def _check_wide_resnet(name: str, depth: int, widen: int) -> None:
+    below = max(10, depth - (depth - 4) % 6)
+    nearest = (
+        f"'wrn-{below}-{widen}'" if depth < 10 else f"'wrn-{below}-{widen}' or 'wrn-{below + 6}-{widen}'"
+    )
+    if depth < 10 or depth != below:
+        raise InputError(
+            f"The depth of a wide ResNet is 6n + 4 with n >= 1. Received: '{name}'. Use {nearest}."
+        )
+    check(
+        widen >= 1,
+        f"The widen factor of a wide ResNet is at least 1. Received: '{name}'. Use 'wrn-{depth}-1'.",
+    )
+
+
+def __getattr__(name):
+    if name not in _LAZY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

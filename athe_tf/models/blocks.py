@@ -1,0 +1,108 @@
+"""The layers that the networks share, with PyTorch's padding and seeded initialisers."""
+
+import math
+
+import keras
+
+from athe_tf.errors import check
+from athe_tf.layers.batch_norm import BatchNorm
+
+# FreeAT's wide ResNet uses this slope; Keras' default is 0.2 and PyTorch's 0.01.
+LEAKY_SLOPE = 0.1
+
+
+class Blocks:
+    """Applies layers to a tensor, one seed and one name for each.
+
+    Args:
+        seed: Every initialiser is a function of this seed and the position of its layer.
+        activation: One of `athe_tf.models.ACTIVATIONS`.
+        dropout: Rate of the dropouts that a network has; 0 for none.
+
+    Attributes:
+        he_normal: Initialise convolutions by He's normal over the outgoing connections, as wide ResNets
+            do, and not by PyTorch's default, uniform in +-1/sqrt(fan_in).
+    """
+
+    def __init__(self, seed: int, activation: str = "relu", dropout: float = 0.0):
+        self.seed = seed
+        self.activation = activation
+        self.dropout_rate = dropout
+        self.he_normal = False
+        self._layers = 0
+
+    def conv(self, x, filters: int, kernel: int = 3, stride: int = 1, *, bias: bool = False, name: str):
+        """A convolution, padded by `kernel // 2` on each side."""
+        limit = 1 / math.sqrt(kernel * kernel * x.shape[-1])
+        if stride > 1 and kernel > 1:
+            # padding="same" with a stride pads only the far side of even images.
+            x = keras.layers.ZeroPadding2D(kernel // 2, name=f"{name}_pad")(x)
+        return keras.layers.Conv2D(
+            filters,
+            kernel,
+            strides=stride,
+            padding="same" if stride == 1 else "valid",
+            use_bias=bias,
+            kernel_initializer=self._conv_initializer(limit),
+            bias_initializer=self.uniform(limit) if bias else "zeros",
+            name=name,
+        )(x)
+
+    def norm(self, x, *, name: str):
+        return BatchNorm(name=name)(x)
+
+    def act(self, x, *, name: str):
+        if self.activation == "leaky_relu":
+            return keras.layers.LeakyReLU(negative_slope=LEAKY_SLOPE, name=name)(x)
+        return keras.layers.Activation(self.activation, name=name)(x)
+
+    def norm_act(self, x, *, name: str):
+        """Batch normalisation, named `name`, and the activation."""
+        return self.act(self.norm(x, name=name), name=f"{name}_act")
+
+    def dense(self, x, units: int, *, name: str, dtype=None):
+        """A dense layer with PyTorch's default: kernel and bias uniform in +-1/sqrt(fan_in)."""
+        limit = 1 / math.sqrt(x.shape[-1])
+        return keras.layers.Dense(
+            units,
+            kernel_initializer=self.uniform(limit),
+            bias_initializer=self.uniform(limit),
+            dtype=dtype,
+            name=name,
+        )(x)
+
+    def dropout(self, x, *, name: str):
+        if not self.dropout_rate:
+            return x
+        return keras.layers.Dropout(self.dropout_rate, seed=self._next_seed(), name=name)(x)
+
+    def uniform(self, limit: float):
+        """An initialiser, uniform in +-`limit`."""
+        return keras.initializers.RandomUniform(-limit, limit, seed=self._next_seed())
+
+    def _conv_initializer(self, limit: float):
+        if not self.he_normal:
+            return self.uniform(limit)
+        return keras.initializers.VarianceScaling(
+            2.0, "fan_out", "untruncated_normal", seed=self._next_seed()
+        )
+
+    def _next_seed(self) -> int:
+        self._layers += 1
+        # Two runs whose seeds differ by one must not share an initialiser.
+        return (self.seed * 10007 + self._layers) % 2**31
+
+
+def channels(standard: int, width: int) -> int:
+    """The channels of a network of `width` sixteenths whose standard form has `standard`."""
+    return standard * width // 16
+
+
+def check_size(model: str, x, smallest: int) -> None:
+    """Raises `InputError` when the images are too small for all the poolings."""
+    height, width = x.shape[1:3]
+    check(
+        min(height, width) >= smallest,
+        f"{model} needs images of at least {smallest}x{smallest} pixels. Received: {height}x{width}. "
+        "Use 'small_cnn' or 'wrn-10-1' for smaller ones.",
+    )

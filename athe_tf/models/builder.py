@@ -1,0 +1,115 @@
+"""`build`: from a name to a Keras classifier."""
+
+import math
+from collections.abc import Sequence
+
+import keras
+
+from athe_tf.errors import InputError, check
+from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.models import ACTIVATIONS, FAMILIES, check_head, parse_name
+from athe_tf.models.blocks import Blocks
+from athe_tf.registry import unknown_name
+
+Statistics = float | Sequence[float]
+
+_WITHOUT_DROPOUT = ("preact_resnet18", "resnet18")
+
+
+def build(
+    name: str,
+    num_classes: int,
+    *,
+    head: str = "linear",
+    input_shape: tuple[int, int, int] = (32, 32, 3),
+    scale: float = 15.0,
+    weight_norm: str = "differentiable",
+    mean: Statistics | None = None,
+    std: Statistics | None = None,
+    activation: str = "relu",
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> keras.Model:
+    """A functional Keras classifier: images in [0, 1] to logits.
+
+    Its last layer is called "head", and the input of that layer is the penultimate features. Convolutions
+    pad and initialise as in PyTorch, so that published recipes carry over.
+
+    Example:
+
+    >>> net = build("wrn-34-10", 10, head="he", mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616))
+
+    Args:
+        name: Such as "wrn-34-10"; see `athe_tf.models`.
+        num_classes: Number of logits.
+        head: "linear", "fn", "wn", "he" or "mhe". All but the first are a `CosineDense`.
+        input_shape: Height, width and channels.
+        scale: The s of a hypersphere head; a linear head has none.
+        weight_norm: How a hypersphere head's weight norm meets the optimiser; see `CosineDense`.
+        mean: Of the pixels, in [0, 1]: a number, or one for each channel. The model subtracts it from its
+            input. None: the input is used as it is.
+        std: Of the pixels; the model divides by it. Given exactly when `mean` is.
+        activation: "relu", "softplus", "silu" or "leaky_relu".
+        dropout: Rate, inside the blocks of a wide ResNet and before the head of the others; ResNet18
+            has none.
+        seed: Of the initial weights. The same arguments give the same weights.
+    """
+    family, sizes = parse_name(name)
+    check_head(head)
+    if activation not in ACTIVATIONS:
+        raise unknown_name("activation", activation, ACTIVATIONS)
+    check(num_classes >= 2, f"A classifier needs at least 2 classes. Received: num_classes={num_classes}.")
+    check(0 <= dropout < 1, f"`dropout` must lie in [0, 1). Received: dropout={dropout}.")
+    if dropout and family in _WITHOUT_DROPOUT:
+        raise InputError(f"Model '{name}' has no dropout. Received: dropout={dropout}. Use dropout=0.")
+    check(
+        len(input_shape) == 3,
+        f"`input_shape` must be (height, width, channels). Received: input_shape={tuple(input_shape)}.",
+    )
+
+    blocks = Blocks(seed, activation, dropout)
+    images = keras.Input(tuple(input_shape), name="image")
+    features = FAMILIES.get(family)(_normalized(images, mean, std), blocks, **sizes)
+    logits = _head(features, blocks, num_classes, head, scale, weight_norm)
+    return keras.Model(images, logits, name=name.replace("-", "_"))
+
+
+def _normalized(images, mean: Statistics | None, std: Statistics | None):
+    if mean is None and std is None:
+        return images
+    if mean is None or std is None:
+        raise InputError(f"`mean` and `std` belong together. Received: mean={mean}, std={std}.")
+    num_channels = images.shape[-1]
+    means, stds = _for_each_channel("mean", mean, num_channels), _for_each_channel("std", std, num_channels)
+    check(min(stds) > 0, f"`std` must be larger than 0. Received: std={std}.")
+    # float32 under mixed precision: half precision would round away a part of a small perturbation.
+    return keras.layers.Normalization(
+        mean=means, variance=[value**2 for value in stds], dtype="float32", name="normalization"
+    )(images)
+
+
+def _for_each_channel(argument: str, value: Statistics, num_channels: int) -> list[float]:
+    if isinstance(value, int | float):
+        return [float(value)] * num_channels
+    values = [float(each) for each in value]
+    check(
+        len(values) == num_channels,
+        f"`{argument}` must be one number, or one for each of the {num_channels} channels. "
+        f"Received: {argument}={values}.",
+    )
+    return values
+
+
+def _head(features, blocks: Blocks, num_classes: int, head: str, scale: float, weight_norm: str):
+    if head == "linear":
+        return blocks.dense(features, num_classes, name="head", dtype="float32")
+    return CosineDense(
+        num_classes,
+        scale=scale,
+        normalize_features=head != "wn",
+        normalize_weights=head != "fn",
+        angular=head == "mhe",
+        weight_norm=weight_norm,
+        kernel_initializer=blocks.uniform(1 / math.sqrt(features.shape[-1])),
+        name="head",
+    )(features)

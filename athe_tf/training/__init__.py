@@ -1,0 +1,45 @@
+"""Training frameworks: wrap a classifier, `compile`, `fit`, ship `trainer.net`.
+
+| name | class | trains on |
+|---|---|---|
+| `standard` | `Standard` | clean images |
+| `pgd_at` | `PGDAT` | adversarial images (Madry et al., 2018) |
+| `trades` | `TRADES` | clean images, and the divergence to adversarial ones (Zhang et al., 2019) |
+
+The parts: `adversarial_model.py` (the step that all share), `optimizers.py` (SGD as PyTorch computes it),
+`schedules.py` (learning rates), `state.py` (the whole state of a run in one file), `callbacks.py`.
+A new framework is one new file and one line here.
+"""
+
+import importlib
+
+from athe_tf.registry import Registry
+
+FRAMEWORKS = Registry(
+    "framework",
+    __name__,
+    {
+        "standard": "standard:Standard",
+        "pgd_at": "pgd_at:PGDAT",
+        "trades": "trades:TRADES",
+    },
+)
+
+_OTHERS = {"AdversarialModel": "adversarial_model", "MomentumSGD": "optimizers"}
+
+
+def get(name: str):
+    """The framework class of a name.
+
+    Example:
+
+    >>> athe_tf.training.get("trades").__name__
+    'TRADES'
+    """
+    return FRAMEWORKS.get(name)
+
+
+def __getattr__(name):
+    if name in _OTHERS:
+        return getattr(importlib.import_module(f"{__name__}.{_OTHERS[name]}"), name)
+    return FRAMEWORKS.attribute(name)

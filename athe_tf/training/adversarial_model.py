@@ -1,0 +1,263 @@
+"""The training step that every framework shares."""
+
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks.base import Attack
+from athe_tf.attacks.victim import Victim, penultimate
+from athe_tf.errors import InputError, check
+from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.losses import margin_crossentropy
+from athe_tf.training.crafting import check_bn_mode, crafting_mode
+
+
+class Terms(NamedTuple):
+    """What a framework computes from a batch: a loss an example, and the logits it met on the way."""
+
+    losses: Any
+    clean_logits: Any = None
+    adversarial_logits: Any = None
+
+
+class Cost(NamedTuple):
+    """Passes of the network in one training step: forward, backward to the input, backward to the weights."""
+
+    forward: int
+    backward_input: int
+    backward_weights: int
+
+
+class AdversarialModel(keras.Model):
+    """A classifier inside a training framework.
+
+    One step crafts adversarial images with `craft`, computes the loss of `training_loss` on clean and
+    adversarial images, and updates the weights of `net`. A subclass says what its loss is:
+
+    >>> class Mixed(AdversarialModel):
+    ...     def training_loss(self, x, x_adv, y):
+    ...         clean, adversarial = self.net(x, training=True), self.net(x_adv, training=True)
+    ...         losses = 0.5 * self.crossentropy(y, clean) + 0.5 * self.crossentropy(y, adversarial)
+    ...         return Terms(losses, clean, adversarial)
+
+    This class owns what is easy to get wrong: the tapes, the scaling for several replicas and for mixed
+    precision, the mode of batch normalisation while crafting, random numbers that do not depend on the
+    number of replicas, the metrics, and a check that stops a run whose loss is not a number.
+
+    Logged are `loss`, `clean_accuracy` and `robust_accuracy`: in training those that the framework meets on
+    its way, in validation both (the latter with `validation_attack`). Metrics given to `compile` see the
+    clean predictions where the framework has them, else the adversarial ones. `save` and `export` write the
+    plain classifier, `net`.
+
+    Args:
+        net: A Keras model from images in [0, 1] to logits.
+        attack: Crafts the training images. `None` for frameworks that need none.
+        margin: The m of Eq. 6, for hypersphere heads. Defaults to 0.
+        label_smoothing: In the training loss, never in the attack. Defaults to 0.
+        bn_mode: Batch normalisation while crafting, see `athe_tf/training/crafting.py`. Defaults to the
+            framework's own.
+        validation_attack: Measures `val_robust_accuracy`. Defaults to `attack`.
+        seed: Of the random starts of attacks.
+    """
+
+    default_bn_mode = "eval"
+    needs_attack = True
+
+    def __init__(
+        self,
+        net: keras.Model,
+        attack: Attack | None = None,
+        *,
+        margin: float = 0.0,
+        label_smoothing: float = 0.0,
+        bn_mode: str | None = None,
+        validation_attack: Attack | None = None,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        framework = type(self).__name__
+        if attack is None and self.needs_attack:
+            raise InputError(
+                f"{framework} trains on adversarial images and needs an attack. Give one, such as "
+                "attack=athe_tf.attacks.PGD(epsilon=8/255, step_size=2/255, steps=10)."
+            )
+        check(margin >= 0, f"`margin` must not be negative. Received: margin={margin}.")
+        head = net.layers[-1] if net.layers else None
+        if margin > 0 and not isinstance(head, CosineDense):
+            raise InputError(
+                "A margin needs a head with a scale, and the last layer of this model is "
+                f"{type(head).__name__}. Received: margin={margin}. Build the model with a CosineDense head, "
+                "or use margin=0."
+            )
+        self.net = net
+        self.attack = attack
+        self.margin = margin
+        self.label_smoothing = label_smoothing
+        self.bn_mode = bn_mode or self.default_bn_mode
+        check_bn_mode(self.bn_mode, net)
+        self.validation_attack = validation_attack or attack
+        self.seed = seed
+        self.scale = head.scale if isinstance(head, CosineDense) else 1.0
+        self._features = penultimate(net)
+        self.clean_accuracy = keras.metrics.SparseCategoricalAccuracy(name="clean_accuracy")
+        self.robust_accuracy = keras.metrics.SparseCategoricalAccuracy(name="robust_accuracy")
+        self._validated_batches = keras.metrics.Sum(name="validated_batches")
+        self.built = True
+
+    # -- what frameworks say ----------------------------------------------------------------------------
+
+    def craft(self, x, y):
+        """Adversarial images for this step; by default those of `attack`."""
+        with crafting_mode(self.bn_mode, self.net, x) as training:
+            return self.attack(self.victim(training), x, y, ids=self.positions(x), seed=self.step_seed())
+
+    def training_loss(self, x, x_adv, y) -> Terms:
+        """The loss of every example, computed with `self.net(..., training=True)`."""
+        raise NotImplementedError
+
+    def cost(self) -> Cost:
+        """Passes of the network in one step."""
+        raise NotImplementedError
+
+    # -- what frameworks use ----------------------------------------------------------------------------
+
+    def crossentropy(self, y, logits):
+        """Cross-entropy with this framework's margin and label smoothing; one number an example."""
+        logits = tf.cast(logits, tf.float32)
+        return margin_crossentropy(y, logits, self.scale * self.margin, self.label_smoothing)
+
+    def victim(self, training: bool) -> Victim:
+        """The net as an attack sees it during this step."""
+        features = self._features
+        return Victim(
+            lambda x: self.net(x, training=training),
+            features=None if features is None else (lambda x: features(x, training=training)),
+            head=self.net.layers[-1],
+            scale=self.scale,
+            num_classes=self.net.output_shape[-1],
+            name=self.net.name,
+        )
+
+    def step_seed(self):
+        """The seed of this step: a function of the run's seed and the number of updates so far."""
+        return random.fold(self.seed, self.optimizer.iterations)
+
+    def positions(self, x):
+        """Where the examples stand in the global batch, whatever replica they are on."""
+        count = tf.shape(x)[0]
+        return tf.range(count) + _replica() * count
+
+    def gradients(self, x, x_adv, y, sample_weight=None):
+        """`(terms, mean loss, gradients of the weights)` for a batch; may be called again in a step."""
+        with tf.GradientTape() as tape:
+            terms = self.training_loss(x, x_adv, y)
+            losses = terms.losses if sample_weight is None else terms.losses * sample_weight
+            loss = tf.reduce_mean(losses)
+            if self.net.losses:
+                loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.net.losses])
+            # Stops before anything is updated; the programs say at which step.
+            loss = tf.debugging.check_numerics(loss, "the training loss")
+            scaled = self.optimizer.scale_loss(loss / _replicas())
+        return terms, loss, tape.gradient(scaled, self.net.trainable_variables)
+
+    def log_step(self, x, y, terms: Terms, loss, sample_weight=None) -> dict:
+        """Updates the metrics of a training step and returns the logs."""
+        self._loss_tracker.update_state(loss, sample_weight=tf.shape(x)[0])
+        logged = ["loss"]
+        for tracker, logits in (
+            (self.clean_accuracy, terms.clean_logits),
+            (self.robust_accuracy, terms.adversarial_logits),
+        ):
+            if logits is not None:
+                tracker.update_state(y, logits, sample_weight)
+                logged.append(tracker.name)
+        predictions = terms.clean_logits if terms.clean_logits is not None else terms.adversarial_logits
+        return self._logs(x, y, predictions, sample_weight, logged)
+
+    def average_moving_statistics(self):
+        """Makes the moving statistics of all replicas equal; Keras lets them drift apart, silently."""
+        context = tf.distribute.get_replica_context()
+        variables = self.net.non_trainable_variables
+        if context is None or context.num_replicas_in_sync == 1 or not variables:
+            return
+        floats = [v for v in variables if tf.as_dtype(v.dtype).is_floating]
+        means = context.all_reduce(tf.distribute.ReduceOp.MEAN, [tf.convert_to_tensor(v) for v in floats])
+        for variable, mean in zip(floats, means, strict=True):
+            variable.assign(mean)
+
+    # -- Keras ------------------------------------------------------------------------------------------
+
+    def compile(self, optimizer="sgd", *, metrics=None, jit_compile=False, **kwargs):
+        """As in Keras, without `loss`: the framework brings its own.
+
+        XLA is off unless asked for: on CPU it makes convolutions about ten times slower.
+        """
+        if kwargs.get("loss") is not None:
+            raise InputError(f"{type(self).__name__} brings its own loss. Leave `loss` out of `compile`.")
+        super().compile(optimizer=optimizer, metrics=metrics, jit_compile=jit_compile, **kwargs)
+
+    def call(self, inputs, training=False):
+        return self.net(inputs, training=training)
+
+    def train_step(self, data):
+        x, y, sample_weight = unpack(data)
+        x_adv = self.craft(x, y) if self.needs_attack else x
+        terms, loss, gradients = self.gradients(x, x_adv, y, sample_weight)
+        self.optimizer.apply_gradients(zip(gradients, self.net.trainable_variables, strict=True))
+        self.average_moving_statistics()
+        return self.log_step(x, y, terms, loss, sample_weight)
+
+    def test_step(self, data):
+        x, y, sample_weight = unpack(data)
+        logits = self.net(x, training=False)
+        self._loss_tracker.update_state(
+            tf.reduce_mean(margin_crossentropy(y, tf.cast(logits, tf.float32))), sample_weight=tf.shape(x)[0]
+        )
+        self.clean_accuracy.update_state(y, logits, sample_weight)
+        logged = ["loss", "clean_accuracy"]
+        if self.validation_attack is not None:
+            # A metric counts the batches because Keras resets metrics when an evaluation begins.
+            seed = random.fold(self.seed, 1, self._validated_batches.result())
+            self._validated_batches.update_state(1.0)
+            victim = self.victim(training=False)
+            x_adv = self.validation_attack(victim, x, y, ids=self.positions(x), seed=seed)
+            self.robust_accuracy.update_state(y, self.net(x_adv, training=False), sample_weight)
+            logged.append("robust_accuracy")
+        return self._logs(x, y, logits, sample_weight, logged)
+
+    def _logs(self, x, y, predictions, sample_weight, logged) -> dict:
+        results = self.compute_metrics(x, y, predictions, sample_weight)
+        ours = {"loss", "clean_accuracy", "robust_accuracy", "validated_batches"}
+        return {name: value for name, value in results.items() if name not in ours or name in logged}
+
+    def save(self, filepath, overwrite=True, **kwargs):
+        """Writes the plain classifier."""
+        self.net.save(filepath, overwrite=overwrite, **kwargs)
+
+    def export(self, filepath, **kwargs):
+        """Exports the plain classifier; `athe_tf.export` adds its features and its card."""
+        self.net.export(filepath, **kwargs)
+
+
+def unpack(data):
+    """`(float32 images, int32 labels [N], sample weights or None)` of what Keras gives to a step."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    if y is None:
+        raise InputError("Adversarial training needs labels: fit on (images, labels).")
+    y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
+    if sample_weight is not None:
+        sample_weight = tf.cast(sample_weight, tf.float32)
+    return tf.cast(x, tf.float32), y, sample_weight
+
+
+def _replica():
+    context = tf.distribute.get_replica_context()
+    return 0 if context is None else context.replica_id_in_sync_group
+
+
+def _replicas() -> int:
+    context = tf.distribute.get_replica_context()
+    return 1 if context is None else context.num_replicas_in_sync

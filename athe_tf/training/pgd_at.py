@@ -1,0 +1,25 @@
+"""Adversarial training with projected gradient descent."""
+
+from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+
+
+class PGDAT(AdversarialModel):
+    """PGD-AT: minimise the loss on the images that maximise it (Madry et al., 2018).
+
+    Training objective (Table 1 of the HE paper): `CE(f(x*), y)`, with HE the margin loss of Eq. 6. The
+    attack maximises `CE(f(x'), y)`, never with a margin.
+
+    Where paper and released HE code differ: the paper writes the attack on unscaled cosines, the code
+    attacks the scaled ones. Here the attack sees the model's scaled logits (`logit_scale="model"`); give it
+    `logit_scale=1` for the paper's text. The paper starts uniformly in the ball, the code from
+    `0.001 N(0, I)`: choose with the attack's `start`.
+    """
+
+    def training_loss(self, x, x_adv, y) -> Terms:
+        logits = self.net(x_adv, training=True)
+        return Terms(self.crossentropy(y, logits), adversarial_logits=logits)
+
+    def cost(self) -> Cost:
+        steps = self.attack.steps * self.attack.restarts
+        compare = self.attack.restarts if self.attack.restarts > 1 else 0
+        return Cost(steps + compare + 1, steps + 1, 1)

@@ -1,0 +1,19 @@
+"""Ordinary training, the baseline."""
+
+from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+
+
+class Standard(AdversarialModel):
+    """Training on clean images: cross-entropy, with the margin when the head is a hypersphere.
+
+    An attack is optional and used only to measure `val_robust_accuracy`.
+    """
+
+    needs_attack = False
+
+    def training_loss(self, x, x_adv, y) -> Terms:
+        logits = self.net(x, training=True)
+        return Terms(self.crossentropy(y, logits), clean_logits=logits)
+
+    def cost(self) -> Cost:
+        return Cost(1, 1, 1)

@@ -1,0 +1,47 @@
+"""Packaging of athe_tf; tool settings live in pyproject.toml."""
+
+import pathlib
+import re
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (HERE / "athe_tf" / "version.py").read_text(), re.MULTILINE
+).group(1)
+
+setup(
+    name="athe_tf",
+    version=VERSION,
+    description="Adversarial training with hypersphere embedding, and honest robustness evaluation, "
+    "for TensorFlow and Keras 3",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["athe_tf", "athe_tf.*"]),
+    package_data={"athe_tf": ["py.typed"], "athe_tf.data": ["files/*"]},
+    install_requires=[
+        "tensorflow>=2.18",
+        "keras>=3.8",
+        "tensorflow-datasets>=4.9.4",
+        "absl-py>=2.1",
+        "numpy>=1.26",
+        # Independent attacks to check ours against; imported only when asked for.
+        "cleverhans>=4.0",
+        "matplotlib>=3.8",
+    ],
+    extras_require={
+        "crosscheck": ["foolbox>=3.3.4", "adversarial-robustness-toolbox>=1.20", "multiprocess"],
+        "tensorboard": ["tensorboard>=2.18"],
+        "torch": ["torch>=2.2"],
+        "test": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.6", "mypy>=1.11", "scipy>=1.11"],
+    },
+    entry_points={
+        "console_scripts": [
+            "athe-tf-train=athe_tf.cli.train:main",
+            "athe-tf-evaluate=athe_tf.cli.evaluate:main",
+            "athe-tf-export=athe_tf.cli.export:main",
+        ]
+    },
+)

@@ -1,0 +1,100 @@
+"""The threat model: starts, projections and directions of each norm."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.optimize import minimize
+
+from athe_tf.errors import InputError
+from athe_tf.threat import NORMS, project_l1_box, threat_model
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.uniform(size=(50, 6, 5, 3)).astype("float32")
+EPSILON = {"linf": 0.1, "l2": 1.0, "l1": 8.0}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("start", ["uniform", "gaussian", "zero"])
+def test_starts_are_admissible_and_belong_to_the_example(norm, start):
+    threat = threat_model(norm, EPSILON[norm])
+    noisy = np.asarray(threat.random_start(IMAGES, np.arange(50), 3, start))
+    assert noisy.min() >= 0 and noisy.max() <= 1
+    assert threat.distance(IMAGES, noisy).numpy().max() <= EPSILON[norm] + 1e-5
+    alone = np.asarray(threat.random_start(IMAGES[7:8], np.array([7]), 3, start))
+    np.testing.assert_allclose(alone[0], noisy[7], atol=1e-7)
+    assert (start == "zero") == np.array_equal(noisy, IMAGES)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_uniform_start_fills_the_ball(norm):
+    # In d dimensions the norm of a uniform point exceeds 0.9 epsilon with chance 1 - 0.9^d: all but surely
+    # for l2 and l1 in 90 dimensions, and for the largest of 90 linf coordinates.
+    grey = np.full_like(IMAGES, 0.5)
+    epsilon = {"linf": 0.1, "l2": 0.3, "l1": 0.4}[norm]
+    threat = threat_model(norm, epsilon)
+    lengths = threat.distance(grey, threat.random_start(grey, np.arange(50), 0)).numpy()
+    assert 0.9 * epsilon < lengths.min() and lengths.max() <= epsilon * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_projection_is_admissible_and_keeps_admissible_points(norm):
+    threat = threat_model(norm, EPSILON[norm])
+    wild = IMAGES + RNG.normal(size=IMAGES.shape).astype("float32")
+    projected = threat.project(IMAGES, wild).numpy()
+    assert projected.min() >= -1e-6 and projected.max() <= 1 + 1e-6
+    assert threat.distance(IMAGES, projected).numpy().max() <= EPSILON[norm] + 1e-5
+    np.testing.assert_allclose(threat.project(IMAGES, projected), projected, atol=2e-6)
+
+
+def test_l1_projection_is_the_nearest_point_of_ball_and_box():
+    # scipy's SLSQP solves the same quadratic programme, with v = p - n, independently.
+    size = 8
+    for trial in range(8):
+        x = RNG.uniform(size=size)
+        target = RNG.normal(size=size) * 0.7
+        epsilon = RNG.uniform(0.2, 1.5)
+        solution = minimize(
+            lambda u, t=target: ((u[:size] - u[size:] - t) ** 2).sum(),
+            np.zeros(2 * size),
+            jac=lambda u, t=target: np.tile(2 * (u[:size] - u[size:] - t), 2) * np.repeat([1, -1], size),
+            bounds=[(0, 1 - v) for v in x] + [(0, v) for v in x],
+            constraints={"type": "ineq", "fun": lambda u, e=epsilon: e - u.sum()},
+            method="SLSQP",
+            options={"maxiter": 500, "ftol": 1e-14},
+        )
+        shape = (1, size, 1, 1)
+        ours = project_l1_box(
+            tf.constant(x.reshape(shape)), tf.constant(target.reshape(shape)), tf.constant(epsilon, tf.float64)
+        )
+        expected = solution.x[:size] - solution.x[size:]
+        np.testing.assert_allclose(ours.numpy().ravel(), expected, atol=1e-5, err_msg=f"trial {trial}")
+
+
+@pytest.mark.parametrize("norm, dual", [("linf", 1), ("l2", 2), ("l1", np.inf)])
+def test_ascent_reaches_the_dual_norm(norm, dual):
+    # The largest <g, v> over ||v||_p <= 1 is ||g||_q (Eq. 7 of the HE paper).
+    gradient = RNG.normal(size=IMAGES.shape).astype("float32")
+    threat = threat_model(norm, 1.0)
+    direction = threat.ascent(gradient).numpy()
+    np.testing.assert_allclose(threat.distance(0 * direction, direction), 1.0, rtol=1e-5)
+    gain = (gradient * direction).reshape(50, -1).sum(1)
+    np.testing.assert_allclose(gain, np.linalg.norm(gradient.reshape(50, -1), dual, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_zero_gradient_gives_a_zero_direction(norm):
+    assert not threat_model(norm, 1.0).ascent(tf.zeros((2, 3, 3, 1))).numpy().any()
+
+
+@pytest.mark.parametrize(
+    "norm, epsilon, message",
+    [
+        ("l3", 0.1, r"Expected one of \['l1', 'l2', 'linf'\]. Received: norm='l3'"),
+        ("linf", -1, "must be a number that is not negative. Received: epsilon=-1"),
+        ("linf", 8, "Pixels lie in .* Received: epsilon=8. Did you mean 8/255"),
+        ("l2", float("nan"), "Received: epsilon=nan"),
+    ],
+)
+def test_impossible_threats_are_refused(norm, epsilon, message):
+    with pytest.raises(InputError, match=message):
+        threat_model(norm, epsilon)
