@@ -25,6 +25,7 @@ setup(
         "tensorflow>=2.18",
         "keras>=3.8",
         "tensorflow-datasets>=4.9.4",
+        "importlib_resources>=6",  # tensorflow-datasets imports it to download, without asking for it
         "absl-py>=2.1",
         "numpy>=1.26",
         # Independent attacks to check ours against; imported only when asked for.

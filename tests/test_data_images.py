@@ -128,6 +128,7 @@ def test_all_streams_share_one_copy_of_the_images():
     first = source._tensors[0]
     source.batches(8)
     assert source._tensors[0] is first
+    assert np.shares_memory(source.images, np.asarray(memoryview(first)))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ adversarial images, `run` it for a verdict on each image.
 | file | attacks |
 |---|---|
 | `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`: iterated gradient ascent |
+| `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the least norm |
 
 The parts: `base.py` (the contract and the evaluation driver), `victim.py` (what an attack sees of a model),
 `losses.py` (what it maximises), `active_set.py` (the loop whose batch shrinks). The ball lives in
@@ -28,6 +29,10 @@ ATTACKS = Registry(
         "mim": "gradient:MIM",
         "cw-linf": "gradient:CWLinf",
         "adaptive-pgd": "gradient:AdaptivePGD",
+        "deepfool": "deepfool:DeepFool",
+        "cw-l2": "carlini_wagner:CWL2",
+        "fab": "fab:FAB",
+        "fab-t": "fab:TargetedFAB",
     },
 )
 

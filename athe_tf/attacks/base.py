@@ -112,6 +112,13 @@ class Attack:
     def check_victim(self, victim: Victim) -> None:
         """Raises `NotApplicable` or `InputError` when this attack cannot be run on this victim."""
 
+    def prepare(self, victim: Victim, x, y, batch_size: int) -> int:
+        """What is computed once from the whole set before the first round.
+
+        Returns how many forward passes it took of every image; none by default.
+        """
+        return 0
+
     def settings(self) -> dict:
         """What a report says about how the attack was run."""
         return {"norm": self.threat.norm, "epsilon": self.threat.epsilon}
@@ -136,6 +143,7 @@ class Attack:
         if tf.inside_function():
             return self.craft(target, x, y, ids, seed)
         self.check_victim(target)
+        self.prepare(target, x, y, batch_size=len(x))
         return self._compiled_for(target, x.shape, "craft")(x, y, _ids(ids), random.fold(seed))
 
     def run(
@@ -158,6 +166,7 @@ class Attack:
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
         attempt = self._compiled_for(target, x.shape, "attempt")
         result = clean_pass(target, x, y, batch_size)
+        result.queries += self.prepare(target, x, y, batch_size)
         standing = np.flatnonzero(~result.success)
         rounds = self.rounds(target)
         for round_index in range(rounds):

@@ -16,7 +16,7 @@ from athe_tf.attacks import losses
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.base import Attack, Attempt, misclassified
 from athe_tf.attacks.victim import Victim
-from athe_tf.errors import InputError, NotApplicable, check, check_choice
+from athe_tf.errors import NotApplicable, check, check_choice
 from athe_tf.threat import STARTS
 
 SELECTIONS = ("any", "last")
@@ -31,7 +31,11 @@ def gradient_of(objective, x):
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(x)
         loss, outputs = objective(x)
-    gradient = tape.gradient(loss, x)
+    return outputs, *finite_gradient(tape.gradient(loss, x))
+
+
+def finite_gradient(gradient):
+    """`(gradient, nonfinite)`: what a tape gave, with zeros where it is not finite."""
     if gradient is None:
         raise NotApplicable(
             "The model's output does not depend on its input in a way that can be differentiated, so no "
@@ -39,7 +43,34 @@ def gradient_of(objective, x):
         )
     finite = tf.math.is_finite(gradient)
     nonfinite = tf.cast(tf.reduce_any(tf.logical_not(finite), axis=[1, 2, 3]), tf.int32)
-    return outputs, tf.where(finite, gradient, tf.zeros_like(gradient)), nonfinite
+    return tf.where(finite, gradient, tf.zeros_like(gradient)), nonfinite
+
+
+def best_round(climb, rounds: int, comparison):
+    """The images of the round that an example fares worst in, for training.
+
+    Args:
+        climb: From the index of a round to images.
+        rounds: How many rounds there are. One needs no comparison.
+        comparison: From images to one number an example; the highest wins.
+    """
+    best = climb(0)
+    if rounds == 1:
+        return best
+
+    def body(round_index, best, best_score):
+        x_adv = climb(round_index)
+        score = comparison(x_adv)
+        best = tf.where(tf.reshape(score > best_score, [-1, 1, 1, 1]), x_adv, best)
+        return round_index + 1, best, tf.maximum(score, best_score)
+
+    # A loop in the graph: the model is traced twice, whatever the number of rounds.
+    return tf.while_loop(
+        lambda round_index, *_: round_index < rounds,
+        body,
+        (1, best, comparison(best)),
+        parallel_iterations=1,
+    )[1]
 
 
 class PGD(Attack):
@@ -93,11 +124,7 @@ class PGD(Attack):
         check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
         check_choice("start", start, STARTS)
         check_choice("select", select, SELECTIONS)
-        if logit_scale != "model" and not (isinstance(logit_scale, (int, float)) and logit_scale > 0):
-            raise InputError(
-                "Invalid value for argument `logit_scale`. Expected 'model' or a positive number. "
-                f"Received: logit_scale={logit_scale!r}."
-            )
+        losses.check_logit_scale(logit_scale)
         self.steps = int(steps)
         self.step_size = self.threat.epsilon / 4 if step_size is None else step_size
         self.start = start
@@ -131,12 +158,21 @@ class PGD(Attack):
     # -- the objective ----------------------------------------------------------------------------------
 
     def loss_inputs(self, victim: Victim, x) -> list:
-        """What the loss compares with, computed once: the clean logits for KL."""
+        """What the loss compares with, computed once: the clean logits for KL. Each costs one query."""
         return [victim.logits(x)] if self.loss == "kl" else []
+
+    def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
+        """What the loss compares with in one round, made of `loss_inputs` without a query."""
+        return inputs
+
+    def comparison(self, victim: Victim, y, inputs: list):
+        """From images to the number by which training prefers one round to another."""
+        objective = self.objective(victim, y, inputs)
+        return lambda x: objective(x)[0]
 
     def objective(self, victim: Victim, y, reference):
         """From images to `(what is maximised, one number an example; logits)`."""
-        factor = 1.0 if self.logit_scale == "model" else self.logit_scale / victim.scale
+        factor = losses.scale_factor(self.logit_scale, victim)
         sign = -1.0 if self.targeted else 1.0
         function = self.loss_function
         if self.loss == "he":
@@ -166,14 +202,17 @@ class PGD(Attack):
     # -- training ---------------------------------------------------------------------------------------
 
     def craft(self, victim: Victim, x, y, ids, seed):
-        """The last iterate; among several restarts the one with the highest loss.
+        """The last iterate; among several rounds the one with the highest loss.
 
-        Costs exactly `steps` forward and backward passes a restart, and one forward pass more for KL's
-        reference or to compare restarts.
+        Costs exactly `steps` forward and backward passes a round, and one forward pass more for KL's
+        reference or to compare rounds.
         """
-        objective = self.objective(victim, y, self.loss_inputs(victim, x))
+        inputs = self.loss_inputs(victim, x)
 
         def climb(round_index):
+            reference = self.round_inputs(victim, inputs, y, ids, seed, round_index)
+            objective = self.objective(victim, y, reference)
+
             def body(x_adv, *memory):
                 _, gradient, _ = gradient_of(objective, x_adv)
                 x_adv, memory = self.step(x, x_adv, gradient, list(memory))
@@ -184,15 +223,7 @@ class PGD(Attack):
                 lambda *_: True, body, loop, maximum_iterations=self.steps, parallel_iterations=1
             )[0]
 
-        best = climb(0)
-        if self.restarts > 1:
-            best_loss = objective(best)[0]
-            for round_index in range(1, self.restarts):
-                x_adv = climb(round_index)
-                loss = objective(x_adv)[0]
-                best = tf.where(tf.reshape(loss > best_loss, [-1, 1, 1, 1]), x_adv, best)
-                best_loss = tf.maximum(loss, best_loss)
-        return best
+        return best_round(climb, self.rounds(victim), self.comparison(victim, y, inputs))
 
     # -- evaluation -------------------------------------------------------------------------------------
 
@@ -223,8 +254,9 @@ class PGD(Attack):
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         start = self.start_point(x, ids, seed, round_index)
-        reference = self.loss_inputs(victim, x)
-        state = [start, zeros > 0, zeros + len(reference), zeros, zeros, *self.initial_memory(x)]
+        inputs = self.loss_inputs(victim, x)
+        reference = self.round_inputs(victim, inputs, y, ids, seed, round_index)
+        state = [start, zeros > 0, zeros + len(inputs), zeros, zeros, *self.initial_memory(x)]
         x_adv, success, queries, gradients, nonfinite, *_ = shrinking_loop(
             body, state, [x, y, *reference], self.steps, test_last
         )

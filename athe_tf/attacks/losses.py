@@ -51,8 +51,12 @@ def dlr(logits, labels, reference=None):
 def dlr_targeted(logits, labels, targets):
     """The targeted difference of logits ratio; needs four classes."""
     top = tf.math.top_k(logits, k=4).values
-    gap = true_logit(logits, targets) - true_logit(logits, labels)
-    return gap / (top[:, 0] - 0.5 * (top[:, 2] + top[:, 3]) + 1e-12)
+    return gap(logits, labels, targets) / (top[:, 0] - 0.5 * (top[:, 2] + top[:, 3]) + 1e-12)
+
+
+def gap(logits, labels, targets):
+    """The logit of a target minus the true one, MultiTargeted's loss; exists for two classes already."""
+    return true_logit(logits, targets) - true_logit(logits, labels)
 
 
 def kl(logits, labels, reference):
@@ -85,6 +89,20 @@ def get(name: str):
     if name not in LOSSES:
         raise unknown_name("attack loss", name, LOSSES)
     return LOSSES[name]
+
+
+def check_logit_scale(logit_scale) -> None:
+    """Raises `InputError` unless `logit_scale` is `"model"` or a positive number."""
+    if logit_scale != "model" and not (isinstance(logit_scale, (int, float)) and logit_scale > 0):
+        raise InputError(
+            "Invalid value for argument `logit_scale`. Expected 'model' or a positive number. "
+            f"Received: logit_scale={logit_scale!r}."
+        )
+
+
+def scale_factor(logit_scale, victim):
+    """What the logits of a victim are multiplied by, so that they have the scale that was asked for."""
+    return 1.0 if logit_scale == "model" else logit_scale / victim.scale
 
 
 def check_classes(name: str, classes: int | None) -> None:

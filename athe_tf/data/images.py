@@ -71,7 +71,10 @@ class ImageSet(ImageSource):
         # One eager tensor that all datasets capture: a Python array would be copied into each graph. The
         # scope is for the first use, which may be inside a graph.
         with tf.init_scope(), tf.device("CPU"):
-            return tf.convert_to_tensor(self.images), tf.constant(self.labels, tf.int32)
+            images, labels = tf.convert_to_tensor(self.images), tf.constant(self.labels, tf.int32)
+        # A view of the tensor, so that the images are in memory once.
+        self.images = np.asarray(memoryview(images))
+        return images, labels
 
     def _shuffled(self, key, batch_size, skipped):
         steps = self.steps_per_epoch(batch_size)

@@ -1,0 +1,213 @@
+"""The l2 attack of Carlini and Wagner: a penalty method in a space where every point is an image."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.base import Attempt, misclassified
+from athe_tf.attacks.gradient import gradient_of
+from athe_tf.attacks.losses import margin
+from athe_tf.attacks.minimum_norm import MinimumNormAttack, per_example
+from athe_tf.attacks.victim import Victim
+from athe_tf.errors import check
+
+# Pixels of 0 and 1 are at infinity in tanh space; this far from it, they can come back.
+INSIDE = 0.999999
+# A run is given up when a tenth of it lowered the loss by less than a ten-thousandth.
+CHECKS, IMPROVEMENT = 10, 0.9999
+# Adam's constants.
+DECAY, DECAY_SQUARE, ADAM_EPSILON = 0.9, 0.999, 1e-8
+# As long as no c has succeeded, c grows by this factor.
+GROWTH = 10.0
+
+
+class Search(NamedTuple):
+    """Where every image is in its search; one row an image."""
+
+    offset: Any  # of the iterate in tanh space
+    mean: Any  # Adam's two moments
+    square: Any
+    iteration: Any  # of this run
+    lowest: Any  # loss of this run
+    milestone: Any  # the lowest loss at the last check
+    found: Any  # whether this run has succeeded
+    c: Any
+    too_small: Any  # bounds of c
+    large_enough: Any
+    runs: Any  # finished
+    nearest: Any  # adversarial image, in l2
+    length: Any  # of its perturbation, in l2
+    queries: Any
+    gradients: Any
+    nonfinite: Any
+
+
+class CWL2(MinimumNormAttack):
+    """Carlini and Wagner's attack in l2 (2017).
+
+    Minimises `||x' - x||^2 + c max(0, z_y - max_{j != y} z_j + confidence)` with Adam, where
+    `x' = (1 + tanh(w)) / 2` is always an image, and searches for the smallest `c` that succeeds, by
+    bisection. Every image has its own search: it goes to its next `c` as soon as it stops making progress,
+    and leaves the batch after its last, whatever the others do.
+
+    With `norm="linf"` the l2 norm is minimised all the same, and an image counts when its linf norm is at
+    most epsilon. The C&W columns of many tables were counted so; it is a weak attack in linf, for which
+    `cw-linf` is made.
+
+    Example:
+
+    >>> result = CWL2(epsilon=0.5, norm="l2").run(model, x, y)
+    >>> np.median(result.norm)
+
+    Args:
+        epsilon: Radius at which the images found are counted, in pixels of [0, 1].
+        norm: In which norm they are counted and reported: `"l2"` (default) or `"linf"`.
+        steps: Most iterations for each `c`. Defaults to 1000.
+        search_steps: How many values of `c` are tried. Defaults to 9.
+        initial_c: The first of them. Defaults to 0.01.
+        learning_rate: Of Adam. Defaults to 0.01.
+        confidence: By how much another logit must exceed the true one (kappa). Defaults to 0.
+        clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
+
+    Reference: https://arxiv.org/abs/1608.04644
+    """
+
+    name = "cw-l2"
+    norms = ("l2", "linf")
+
+    def __init__(
+        self,
+        epsilon,
+        norm="l2",
+        *,
+        steps: int = 1000,
+        search_steps: int = 9,
+        initial_c: float = 1e-2,
+        learning_rate: float = 0.01,
+        confidence: float = 0.0,
+        clip_to_epsilon: bool = False,
+    ):
+        super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon)
+        check(search_steps >= 1, f"`search_steps` must be at least 1. Received: search_steps={search_steps}.")
+        check(initial_c > 0, f"`initial_c` must be positive. Received: initial_c={initial_c}.")
+        check(
+            learning_rate > 0, f"`learning_rate` must be positive. Received: learning_rate={learning_rate}."
+        )
+        check(confidence >= 0, f"`confidence` must not be negative. Received: confidence={confidence}.")
+        self.search_steps = int(search_steps)
+        self.initial_c = initial_c
+        self.learning_rate = learning_rate
+        self.confidence = confidence
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """All searches, side by side; an iteration is one forward and one backward pass."""
+
+        def body(i, state, constants):
+            search = self._iterate(victim, Search(*state), *constants)
+            search = self._next_run(search)
+            return list(search), search.runs >= self.search_steps
+
+        origin = tf.atanh(INSIDE * (2.0 * x - 1.0))
+        state = shrinking_loop(body, list(self._initial(x)), [x, y, origin], self.search_steps * self.steps)
+        search = Search(*state)
+        norm = tf.where(
+            tf.math.is_finite(search.length), self.threat.distance(x, search.nearest), float("inf")
+        )
+        costs = search.queries, search.gradients, search.nonfinite
+        return self.outcome(victim, x, y, search.nearest, norm, *costs)
+
+    def _initial(self, x) -> Search:
+        still, count = tf.zeros_like(x), tf.zeros(tf.shape(x)[:1], tf.int32)
+        zero = tf.cast(count, tf.float32)
+        never = zero + float("inf")
+        return Search(
+            offset=still,
+            mean=still,
+            square=still,
+            iteration=count,
+            lowest=never,
+            milestone=never,
+            found=count > 0,
+            c=zero + self.initial_c,
+            too_small=zero,
+            large_enough=never,
+            runs=count,
+            nearest=x,
+            length=never,
+            queries=count,
+            gradients=count,
+            nonfinite=count,
+        )
+
+    def _iterate(self, victim: Victim, search: Search, images, labels, origin) -> Search:
+        """One evaluation, and one step of Adam."""
+
+        def objective(offset):
+            image = 0.5 * (1.0 + tf.tanh(origin + offset))
+            logits = victim.logits(image)
+            length = tf.reduce_sum(tf.square(image - images), axis=[1, 2, 3])
+            penalty = tf.nn.relu(self.confidence - margin(logits, labels))
+            loss = length + search.c * penalty
+            return loss, (loss, image, logits, tf.sqrt(tf.stop_gradient(length)))
+
+        (loss, image, logits, length), gradient, bad = gradient_of(objective, search.offset)
+        fell = self._succeeded(logits, labels)
+        nearer = tf.logical_and(fell, length < search.length)
+        mean = DECAY * search.mean + (1.0 - DECAY) * gradient
+        square = DECAY_SQUARE * search.square + (1.0 - DECAY_SQUARE) * tf.square(gradient)
+        time = per_example(tf.cast(search.iteration + 1, tf.float32))
+        unbiased = mean / (1.0 - tf.pow(DECAY, time))
+        scale = tf.sqrt(square / (1.0 - tf.pow(DECAY_SQUARE, time))) + ADAM_EPSILON
+        return search._replace(
+            offset=search.offset - self.learning_rate * unbiased / scale,
+            mean=mean,
+            square=square,
+            iteration=search.iteration + 1,
+            lowest=tf.minimum(search.lowest, loss),
+            milestone=tf.where(search.iteration > 0, search.milestone, loss),
+            found=tf.logical_or(search.found, fell),
+            nearest=tf.where(per_example(nearer), image, search.nearest),
+            length=tf.where(nearer, length, search.length),
+            queries=search.queries + 1,
+            gradients=search.gradients + 1,
+            nonfinite=search.nonfinite + bad,
+        )
+
+    def _succeeded(self, logits, labels):
+        handicap = tf.one_hot(labels, tf.shape(logits)[-1], on_value=self.confidence, off_value=0.0)
+        return misclassified(logits + handicap, labels)
+
+    def _next_run(self, search: Search) -> Search:
+        """Ends the runs that are over or make no progress, and starts their images again with another c."""
+        due = tf.equal(search.iteration % max(self.steps // CHECKS, 1), 0)
+        stalled = tf.logical_and(due, search.lowest > IMPROVEMENT * search.milestone)
+        over = tf.logical_or(stalled, search.iteration >= self.steps)
+        succeeded = tf.logical_and(over, search.found)
+        failed = tf.logical_and(over, tf.logical_not(search.found))
+        large_enough = tf.where(succeeded, tf.minimum(search.large_enough, search.c), search.large_enough)
+        too_small = tf.where(failed, tf.maximum(search.too_small, search.c), search.too_small)
+        bounded = tf.math.is_finite(large_enough)
+        c = tf.where(bounded, 0.5 * (too_small + large_enough), GROWTH * search.c)
+
+        def afresh(value, initial):
+            rows = per_example(over) if value.shape.rank == 4 else over
+            return tf.where(rows, tf.cast(initial, value.dtype), value)
+
+        return search._replace(
+            offset=afresh(search.offset, 0),
+            mean=afresh(search.mean, 0),
+            square=afresh(search.square, 0),
+            iteration=afresh(search.iteration, 0),
+            lowest=afresh(search.lowest, float("inf")),
+            milestone=afresh(tf.where(due, search.lowest, search.milestone), float("inf")),
+            found=tf.logical_and(search.found, tf.logical_not(over)),
+            c=tf.where(over, c, search.c),
+            too_small=too_small,
+            large_enough=large_enough,
+            runs=search.runs + tf.cast(over, tf.int32),
+        )
+
+    def settings(self) -> dict:
+        names = ("search_steps", "initial_c", "learning_rate", "confidence")
+        return super().settings() | {name: getattr(self, name) for name in names}

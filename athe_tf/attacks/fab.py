@@ -1,0 +1,199 @@
+"""FAB, the fast adaptive boundary attack: project onto the linearised boundary, again and again."""
+
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.base import Attempt, misclassified
+from athe_tf.attacks.box_projection import to_hyperplane
+from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack, flat, inner, per_example
+from athe_tf.attacks.victim import Victim
+from athe_tf.errors import InputError, check
+
+# Restarts begin at this share of epsilon from the image.
+START_RADIUS = 0.5
+
+
+class FAB(MinimumNormAttack):
+    """The fast adaptive boundary attack (Croce and Hein, 2020), in linf, l2 and l1.
+
+    It walks along the decision boundary towards the image. Every step linearises the logits, picks the
+    class whose boundary is nearest, and mixes the projections of the iterate and of the image onto it, both
+    exact within [0, 1]. An adversarial iterate is kept if it is the nearest so far, and is pulled back
+    towards the image. The result does not depend on scale or shift of the logits.
+
+    A step costs one forward pass: the pass that tests an iterate is the one that linearises there, also
+    when the iterate is adversarial and the walk goes on from the point it was pulled back to. It costs a
+    backward pass for every other class; with many classes use `fab-t`.
+
+    Example:
+
+    >>> result = FAB(epsilon=0.5, norm="l2").run(model, x, y)
+    >>> robust_accuracy = 1 - result.success.mean()
+
+    Args:
+        epsilon: Radius at which the images found are counted, in pixels of [0, 1].
+        norm: `"linf"` (default), `"l2"` or `"l1"`: what is minimised and counted.
+        steps: Iterations of a round. Defaults to 100.
+        restarts: How many starts are tried until an image is within epsilon: the image itself, then random
+            points around it. Defaults to 1.
+        alpha_max: Largest weight of the image's own projection. Defaults to 0.1.
+        eta: Extrapolation of the projections beyond the boundary. Defaults to 1.05.
+        beta: Where an adversarial iterate is pulled back to, 0 being the image. Defaults to 0.9.
+        stop_at_epsilon: Let an image go as soon as it has an adversarial point within epsilon. Faster, but
+            `norm` is then an upper bound only. Defaults to `False`.
+        clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
+
+    Reference: https://arxiv.org/abs/1907.02044
+    """
+
+    name = "fab"
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        steps: int = 100,
+        restarts: int = 1,
+        alpha_max: float = 0.1,
+        eta: float = 1.05,
+        beta: float = 0.9,
+        stop_at_epsilon: bool = False,
+        clip_to_epsilon: bool = False,
+    ):
+        super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon)
+        check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
+        check(0 <= alpha_max <= 1, f"`alpha_max` must lie in [0, 1]. Received: alpha_max={alpha_max}.")
+        check(eta >= 1, f"`eta` must be at least 1. Received: eta={eta}.")
+        check(0 < beta < 1, f"`beta` must lie between 0 and 1. Received: beta={beta}.")
+        self.restarts = int(restarts)
+        self.alpha_max = alpha_max
+        self.eta = eta
+        self.beta = beta
+        self.stop_at_epsilon = stop_at_epsilon
+
+    # -- what the targeted form overrides ---------------------------------------------------------------
+
+    def rounds(self, victim: Victim) -> int:
+        return self.restarts
+
+    def targets(self, victim: Victim, x, y, round_index) -> list:
+        """What is fixed about the rivals in a round: nothing, for all classes are."""
+        return []
+
+    def rivals(self, logits, labels, targets):
+        """`(classes whose boundaries are compared [n, K], K)`."""
+        classes = tf.shape(logits)[-1]
+        return (labels[:, tf.newaxis] + tf.range(1, classes)) % classes, classes - 1
+
+    # -- the walk ---------------------------------------------------------------------------------------
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """One walk; the nearest adversarial iterate."""
+
+        def body(i, state, constants):
+            x_adv, nearest, norm, queries, gradients, nonfinite = state
+            images, labels, *targets = constants
+            here = Linearization(victim, x_adv)
+            fell, nearest, norm = self._keep_nearer(here.logits, x_adv, nearest, norm, images, labels)
+            back = images + self.beta * (x_adv - images)
+            point = tf.where(per_example(fell), back, x_adv)
+            rivals, count = self.rivals(here.logits, labels, targets)
+            gap, normal, bad = here.nearest(labels, rivals, count, self.threat.norm, seen_from=point)
+            x_adv = self._step(images, point, gap, normal)
+            done = self.within(norm) if self.stop_at_epsilon else tf.zeros_like(fell)
+            return [x_adv, nearest, norm, queries + 1, gradients + count, nonfinite + bad], done
+
+        def test_last(state, constants):
+            x_adv, nearest, norm, queries, *rest = state
+            logits = victim.logits(x_adv)
+            _, nearest, norm = self._keep_nearer(logits, x_adv, nearest, norm, *constants[:2])
+            return [x_adv, nearest, norm, queries + 1, *rest]
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        targets = self.targets(victim, x, y, round_index)
+        start = self._start(x, ids, seed, round_index)
+        nowhere = tf.fill(tf.shape(zeros), float("inf"))
+        state = [start, x, nowhere, zeros + len(targets), zeros, zeros]
+        _, nearest, norm, *costs = shrinking_loop(body, state, [x, y, *targets], self.steps, test_last)
+        return self.outcome(victim, x, y, nearest, norm, *costs)
+
+    def _keep_nearer(self, logits, x_adv, nearest, norm, images, labels):
+        fell = misclassified(logits, labels)
+        distance = self.threat.distance(images, x_adv)
+        nearer = tf.logical_and(fell, distance < norm)
+        nearest = tf.where(per_example(nearer), x_adv, nearest)
+        return fell, nearest, tf.where(nearer, distance, norm)
+
+    def _step(self, images, point, gap, normal):
+        """The projections of iterate and image onto the hyperplane, extrapolated and mixed (Eq. 9)."""
+        # Both at once: the projection is a loop of small operations.
+        both = tf.concat([flat(point), flat(images)], axis=0)
+        gaps = tf.concat([gap, gap + inner(normal, images - point)], axis=0)
+        normals = tf.tile(flat(normal), [2, 1])
+        moves = to_hyperplane(both, normals, gaps, self.threat.norm)
+        lengths = self._length(moves)
+        own, original = tf.split(tf.maximum(lengths, 1e-8), 2)
+        alpha = per_example(tf.minimum(own / (own + original), self.alpha_max))
+        move, move_original = (tf.reshape(m, tf.shape(images)) for m in tf.split(moves, 2))
+        mixed = (1.0 - alpha) * (point + self.eta * move) + alpha * (images + self.eta * move_original)
+        return tf.clip_by_value(mixed, 0.0, 1.0)
+
+    def _length(self, rows):
+        return tf.norm(rows, ord={"linf": float("inf"), "l2": 2, "l1": 1}[self.threat.norm], axis=1)
+
+    def _start(self, x, ids, seed, round_index):
+        """The image itself; at later restarts a random point at half of epsilon from it."""
+        restart = round_index % self.restarts
+        draw = random.uniform if self.threat.norm == "linf" else random.normal
+        noise = draw(random.fold(seed, round_index), ids, x.shape[1:])
+        noise /= per_example(tf.maximum(self._length(flat(noise)), 1e-12))
+        radius = START_RADIUS * self.threat.epsilon * tf.cast(restart > 0, tf.float32)
+        return tf.clip_by_value(x + radius * noise, 0.0, 1.0)
+
+    def settings(self) -> dict:
+        names = ("restarts", "alpha_max", "eta", "beta", "stop_at_epsilon")
+        return super().settings() | {name: getattr(self, name) for name in names}
+
+
+class TargetedFAB(FAB):
+    """FAB towards one class at a time, the likeliest of the clean image first: one backward pass a step.
+
+    A round is a target and a restart; images that are within epsilon do not go into the next one, so their
+    `norm` is the smallest of the rounds they went through. Any misclassification counts.
+
+    Args:
+        n_targets: How many classes are tried, at most all but the label. Defaults to 9.
+        **kwargs: As for `FAB`; `restarts` is for each target.
+    """
+
+    name = "fab-t"
+
+    def __init__(self, epsilon, norm="linf", *, n_targets: int = 9, **kwargs):
+        super().__init__(epsilon, norm, **kwargs)
+        check(n_targets >= 1, f"`n_targets` must be at least 1. Received: n_targets={n_targets}.")
+        self.n_targets = int(n_targets)
+
+    def check_victim(self, victim: Victim) -> None:
+        if victim.num_classes is None:
+            raise InputError(
+                f"The attack '{self.name}' must know the number of classes, and '{victim.name}' does not say "
+                "it. Give athe_tf.victim(model, num_classes=...)."
+            )
+
+    def rounds(self, victim: Victim) -> int:
+        return min(self.n_targets, victim.num_classes - 1) * self.restarts
+
+    def targets(self, victim: Victim, x, y, round_index):
+        """The class whose clean logit has the round's rank among the other classes; one query."""
+        logits = victim.logits(x)
+        label = tf.one_hot(y, tf.shape(logits)[-1], on_value=True, off_value=False)
+        order = tf.argsort(tf.where(label, -float("inf"), logits), direction="DESCENDING", stable=True)
+        return [order[:, round_index // self.restarts]]
+
+    def rivals(self, logits, labels, targets):
+        return targets[0][:, tf.newaxis], 1
+
+    def settings(self) -> dict:
+        return super().settings() | {"n_targets": self.n_targets}

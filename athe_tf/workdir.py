@@ -1,0 +1,111 @@
+"""The folder of a training run: what is where, and whose it is."""
+
+import pathlib
+import re
+
+from athe_tf.config import TrainConfig, differences, flag_text, from_json, to_json
+from athe_tf.errors import InputError
+from athe_tf.registry import unknown_name
+
+
+class Workdir:
+    """Paths of a run.
+
+    | file | what |
+    |---|---|
+    | `config.json`, `flags.txt` | the settings; the latter runs again with `--flagfile=` |
+    | `metrics.csv` | one row an epoch |
+    | `best.keras` | the classifier with the highest robust validation accuracy; its value in `best.json` |
+    | `final.keras`, `saved_model/` | the classifier at the end, and its export |
+    | `backup/state.npz` | everything that a resume needs, while the run goes on |
+    """
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.config = self.folder / "config.json"
+        self.flags = self.folder / "flags.txt"
+        self.metrics = self.folder / "metrics.csv"
+        self.best = self.folder / "best.keras"
+        self.final = self.folder / "final.keras"
+        self.saved_model = self.folder / "saved_model"
+        self.backup = self.folder / "backup" / "state.npz"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.final.exists() and not self.backup.exists()
+
+    def read_config(self) -> TrainConfig:
+        """The settings of the run."""
+        try:
+            return from_json(TrainConfig, self.config.read_text())
+        except (OSError, ValueError) as error:
+            raise InputError(f"'{self.config}' is not the config of a run: {error}") from error
+
+    def check_free(self, config: TrainConfig) -> None:
+        """Raises `InputError` when the folder belongs to another run or to something else."""
+        if not self.folder.exists():
+            return
+        if not self.folder.is_dir():
+            raise InputError(f"--workdir must be a folder. Received a file: '{self.folder}'.")
+        if not self.config.exists():
+            if any(self.folder.iterdir()):
+                raise InputError(
+                    f"The folder '{self.folder}' holds other things than a training run. "
+                    "Use another --workdir."
+                )
+            return
+        changed = differences(self.read_config(), config)
+        if changed:
+            raise InputError(
+                f"The folder '{self.folder}' holds another run. Different here: {', '.join(changed)}. "
+                "Use another --workdir."
+            )
+
+    def claim(self, config: TrainConfig) -> None:
+        """Makes the folder and writes the settings into it."""
+        self.check_free(config)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.config.write_text(to_json(config))
+            self.flags.write_text(flagfile(config))
+        except OSError as error:
+            raise InputError(f"Cannot write to --workdir={self.folder}: {error.strerror}.") from error
+
+
+def flagfile(config) -> str:
+    """The settings as a file for `--flagfile=`."""
+    names = [name for name in vars(config) if getattr(config, name) is not None]
+    return "".join(f"--{name}={flag_text(config, name)}\n" for name in names if name != "workdir")
+
+
+def default_workdir(config: TrainConfig) -> str:
+    """A folder named after what the run is."""
+    parts = [config.dataset, config.model, config.framework, config.head, f"seed{config.seed}"]
+    return "runs/" + "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts)
+
+
+def find_model(path) -> pathlib.Path:
+    """The file or folder that `--model=` means: a workdir stands for its best model."""
+    path = pathlib.Path(path)
+    if not path.exists():
+        siblings = [str(p) for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        if siblings:
+            raise unknown_name("model", str(path), siblings)
+        raise InputError(f"There is no model at '{path}'.")
+    if path.is_dir() and (path / "config.json").exists():
+        run = Workdir(path)
+        for candidate in (run.best, run.final):
+            if candidate.exists():
+                return candidate
+        raise InputError(f"The run in '{path}' has not kept a model yet. Let its first epoch finish.")
+    return path
+
+
+def run_of(path) -> Workdir | None:
+    """The training run that a model belongs to, or `None`."""
+    path = pathlib.Path(path)
+    for folder in (path, path.parent):
+        if folder.is_dir() and (folder / "config.json").exists():
+            return Workdir(folder)
+    return None
