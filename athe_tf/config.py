@@ -19,6 +19,10 @@ SCHEDULES = ("constant", "cosine", "cyclic", "multistep", "piecewise")
 OPTIMIZERS = ("adam", "sgd")
 STARTS = ("gaussian", "uniform", "zero")
 BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
+PAIRING_FORMS = ("l2", "mse")
+PRECISIONS = ("bfloat16", "float16", "none")
+# One step an image: FastAT's attack, and FreeAT's replays.
+ONE_STEP = ("fast_at", "free_at")
 
 
 def option(default, help: str, **metadata):
@@ -80,14 +84,27 @@ class TrainConfig:
     # How to train.
     framework: str = option("pgd_at", f"Framework: {', '.join(FRAMEWORKS)}.")
     beta: float = option(6.0, "Weight of the divergence in TRADES.")
+    pairing: float = option(0.5, "Weight of the pairing of logits in ALP.")
+    pairing_form: str = option("mse", "What ALP pairs by: mse (the released code) or l2 (the paper's text).")
+    replays: int = option(8, "Updates that FreeAT makes of each batch; an epoch is one pass over the images.")
+    noise_in_box: bool = option(
+        False, "Keep FreeAT's noise where image and noise lie in [0, 1], and not only in the ball."
+    )
+    guard_drop: float | None = option(
+        None,
+        "Stop, and go back one epoch, when the accuracy of a training batch under PGD-5 falls by more than "
+        "this within an epoch; 0: never. [0.2 for fast_at, else 0]",
+    )
     label_smoothing: float = option(0.0, "In the training loss, never in the attack.")
     # The attack inside training.
     norm: str = option("linf", "Norm of the threat model: linf, l2 or l1.")
     epsilon: float = option(
         8 / 255, "Radius of the threat model in pixels of [0, 1]; 8/255 may be written so."
     )
-    step_size: float | None = option(None, "Length of an attack step. [epsilon/4]")
-    steps: int = option(10, "Attack steps in training.")
+    step_size: float | None = option(
+        None, "Length of an attack step. [1.25 epsilon for fast_at, epsilon for free_at, else epsilon/4]"
+    )
+    steps: int | None = option(None, "Attack steps in training. [1 for fast_at and free_at, else 10]")
     start: str | None = option(None, "Start of the attack: uniform, gaussian or zero. [the framework's own]")
     restarts: int = option(1, "Attack restarts in training.")
     logit_scale: str = option("model", "Scale of the logits that the attack sees: model, or a number.")
@@ -104,8 +121,18 @@ class TrainConfig:
     momentum: float = option(0.9, "Momentum of sgd.")
     nesterov: bool = option(False, "Nesterov's momentum.")
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.")
+    clip_norm: float | None = option(None, "Shorten the gradient of the weights to this length. [never]")
+    ema: float = option(
+        0.0, "Decay of a moving average of the weights, such as 0.995, which is then validated and exported."
+    )
+    mixed_precision: str = option(
+        "none", "Compute in half precision, on accelerators: float16 (with loss scaling), bfloat16 or none."
+    )
     epochs: int = option(100, "Passes over the training images.")
     batch_size: int = option(128, "Images a step, over all devices.")
+    early_stopping: int | None = option(
+        None, "Stop when the best robust validation accuracy is so many epochs old. [never]"
+    )
     # The run.
     seed: int = option(0, "Seed of initialisation, order, augmentation and attack starts.")
     backup_minutes: float = option(
@@ -128,24 +155,30 @@ class TrainConfig:
             ("bn_mode", self.bn_mode or "eval", BN_MODES),
             ("weight_norm", self.weight_norm, ("differentiable", "project", "straight_through")),
             ("activation", self.activation, models.ACTIVATIONS),
+            ("pairing_form", self.pairing_form, PAIRING_FORMS),
+            ("mixed_precision", self.mixed_precision, PRECISIONS),
         ):
             _check_name(argument, value, names)
         _check_positive(
             self, "scale", "step_size", "restarts", "learning_rate", "lr_drop_factor", "epochs", "batch_size",
-            "image_size",
+            "image_size", "replays", "clip_norm", "early_stopping",
         )  # fmt: skip
-        check(
-            0 <= self.momentum < 1, f"--momentum must lie in [0, 1). Received: --momentum={self.momentum:g}."
-        )
-        check(
-            0 <= self.label_smoothing < 1,
-            f"--label_smoothing must lie in [0, 1). Received: --label_smoothing={self.label_smoothing:g}.",
-        )
-        for name in ("weight_decay", "beta", "backup_minutes"):
+        for name in ("momentum", "label_smoothing", "ema", "guard_drop"):
+            value = getattr(self, name)
+            check(
+                value is None or 0 <= value < 1, f"--{name} must lie in [0, 1). Received: --{name}={value}."
+            )
+        for name in ("weight_decay", "beta", "pairing", "backup_minutes"):
             value = getattr(self, name)
             check(value >= 0, f"--{name} must not be negative. Received: --{name}={value:g}.")
         self._check_margin()
         self._check_attack()
+        self._check_framework()
+        check(
+            self.early_stopping is None or self.validation_size != 0,
+            "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
+            "leave --early_stopping out.",
+        )
         self.attack_scale  # noqa: B018  (raises on nonsense)
 
     def _check_margin(self):
@@ -161,7 +194,7 @@ class TrainConfig:
         if self.framework == "standard":
             return
         check(
-            self.steps >= 1,
+            self.attack_steps >= 1,
             f"The framework '{self.framework}' needs at least one attack step. "
             f"Received: --steps={self.steps}. Use --framework=standard to train on clean images.",
         )
@@ -170,6 +203,64 @@ class TrainConfig:
             f"The framework '{self.framework}' needs --epsilon larger than 0. Received: --epsilon=0. "
             "Use --framework=standard to train on clean images.",
         )
+
+    def _check_framework(self):
+        """Refuses what a framework cannot do, with what it can."""
+        if self.framework in ONE_STEP:
+            other = "--replays" if self.framework == "free_at" else "--framework=pgd_at"
+            check(
+                self.attack_steps == 1,
+                f"The framework '{self.framework}' takes one attack step. Received: --steps={self.steps}. "
+                f"Leave --steps out, or use {other} for more.",
+            )
+            check(
+                self.restarts == 1,
+                f"The framework '{self.framework}' has no restarts. Received: --restarts={self.restarts}. "
+                "Leave --restarts out, or use --framework=pgd_at.",
+            )
+        if self.framework == "free_at":
+            check(
+                self.norm in ("linf", "l2"),
+                f"The framework 'free_at' exists for linf and l2. Received: --norm={self.norm}. "
+                "Use --framework=pgd_at.",
+            )
+            check(
+                self.start is None,
+                "The noise of 'free_at' goes on from batch to batch and has no start. "
+                f"Received: --start={self.start}. Leave --start out.",
+            )
+            check(
+                self.logit_scale == "model",
+                "The framework 'free_at' attacks with the training loss itself. "
+                f"Received: --logit_scale={self.logit_scale}. Leave --logit_scale out.",
+            )
+        if self.framework in ("free_at", "standard"):
+            check(
+                self.bn_mode is None,
+                f"The framework '{self.framework}' has no pass of its own for crafting. "
+                f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
+            )
+
+    @property
+    def attack_steps(self) -> int:
+        """The attack steps, with the framework's default."""
+        if self.steps is not None:
+            return self.steps
+        return 1 if self.framework in ONE_STEP else 10
+
+    @property
+    def attack_step_size(self) -> float:
+        """The length of an attack step, with the framework's default."""
+        if self.step_size is not None:
+            return self.step_size
+        return {"fast_at": 1.25, "free_at": 1.0}.get(self.framework, 0.25) * self.epsilon
+
+    @property
+    def guarded_drop(self) -> float:
+        """The fall in accuracy that the guard against overfitting reacts to; 0: no guard."""
+        if self.guard_drop is not None:
+            return self.guard_drop
+        return 0.2 if self.framework == "fast_at" else 0.0
 
     @property
     def training_margin(self) -> float:
@@ -190,9 +281,7 @@ class TrainConfig:
 class EvaluateConfig:
     """An evaluation. What is left out is taken from the training run, where the model comes from one."""
 
-    model: str | None = option(
-        None, "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function."
-    )
+    model: str = option("", "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function.")
     dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
     data_dir: str | None = option(None, "Where TensorFlow Datasets keeps its data. [the run's own]")
     image_size: int | None = option(None, "Crop and resize images to this height and width. [the run's own]")
@@ -212,7 +301,7 @@ class EvaluateConfig:
 
     def __post_init__(self):
         check(
-            self.model is not None,
+            bool(self.model),
             "Say which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
         )
         if self.dataset is not None:
@@ -229,12 +318,12 @@ class EvaluateConfig:
 class ExportConfig:
     """An export to a SavedModel."""
 
-    model: str | None = option(None, "A .keras file, or a workdir of bin/train.")
-    output: str | None = option(None, "Folder to write; must not exist yet.")
+    model: str = option("", "A .keras file, or a workdir of bin/train.")
+    output: str = option("", "Folder to write; must not exist yet.")
 
     def __post_init__(self):
-        check(self.model is not None, "Say which model to export: --model=FILE.keras or a workdir.")
-        check(self.output is not None, "Say where to write: --output=FOLDER.")
+        check(bool(self.model), "Say which model to export: --model=FILE.keras or a workdir.")
+        check(bool(self.output), "Say where to write: --output=FOLDER.")
 
 
 # -- to and from text ---------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from athe_tf.errors import check
 
+SMALLEST_SQUARED_LENGTH = 1e-24
+
 
 def margin_crossentropy(labels, logits, shift=0.0, label_smoothing=0.0):
     """Cross-entropy from logits after the true logit lost `shift`; one number an example.
@@ -35,6 +37,22 @@ def kl_divergence(reference_logits, logits):
     """
     log_p = tf.nn.log_softmax(reference_logits)
     return tf.reduce_sum(tf.exp(log_p) * (log_p - tf.nn.log_softmax(logits)), axis=-1)
+
+
+def logit_pairing(logits, other_logits, form="mse"):
+    """How far two predictions are apart; one number an example.
+
+    Args:
+        logits: `[N, L]`.
+        other_logits: `[N, L]`.
+        form: `"mse"`, the mean of the squared differences over the classes, or `"l2"`, the Euclidean
+            length of the difference.
+    """
+    squares = tf.square(logits - other_logits)
+    if form == "mse":
+        return tf.reduce_mean(squares, axis=-1)
+    # The slope of the root is infinite at 0, where the two predictions are the same.
+    return tf.sqrt(tf.maximum(tf.reduce_sum(squares, axis=-1), SMALLEST_SQUARED_LENGTH))
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")

@@ -132,8 +132,11 @@ class L1(ThreatModel):
     norm = "l1"
 
     def project(self, x, x_adv):
-        # The projection is in the box already; the clip removes the rounding of the sum.
-        return tf.clip_by_value(x + project_l1_box(x, x_adv - x, self.epsilon), 0.0, 1.0)
+        delta = project_l1_box(x, x_adv - x, self.epsilon)
+        # Exact but for rounding: the threshold is found by float32 sums, which a far point makes inexact.
+        length = _per_example(tf.reduce_sum(_flat(tf.abs(delta)), axis=1))
+        delta *= tf.minimum(1.0, self.epsilon / tf.maximum(length, TINY))
+        return tf.clip_by_value(x + delta, 0.0, 1.0)
 
     def ascent(self, gradient):
         """All of the step on the steepest coordinate; ties share it."""

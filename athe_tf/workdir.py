@@ -18,6 +18,7 @@ class Workdir:
     | `best.keras` | the classifier with the highest robust validation accuracy; its value in `best.json` |
     | `final.keras`, `saved_model/` | the classifier at the end, and its export |
     | `backup/state.npz` | everything that a resume needs, while the run goes on |
+    | `backup/previous_epoch.npz` | the weights that the guard against overfitting would return to |
     """
 
     def __init__(self, folder):
@@ -29,6 +30,7 @@ class Workdir:
         self.final = self.folder / "final.keras"
         self.saved_model = self.folder / "saved_model"
         self.backup = self.folder / "backup" / "state.npz"
+        self.previous_epoch = self.folder / "backup" / "previous_epoch.npz"
 
     @property
     def finished(self) -> bool:

@@ -64,7 +64,9 @@ def test_l1_projection_is_the_nearest_point_of_ball_and_box():
         )
         shape = (1, size, 1, 1)
         ours = project_l1_box(
-            tf.constant(x.reshape(shape)), tf.constant(target.reshape(shape)), tf.constant(epsilon, tf.float64)
+            tf.constant(x.reshape(shape)),
+            tf.constant(target.reshape(shape)),
+            tf.constant(epsilon, tf.float64),
         )
         expected = solution.x[:size] - solution.x[size:]
         np.testing.assert_allclose(ours.numpy().ravel(), expected, atol=1e-5, err_msg=f"trial {trial}")

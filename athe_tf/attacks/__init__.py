@@ -7,7 +7,17 @@ adversarial images, `run` it for a verdict on each image.
 | file | attacks |
 |---|---|
 | `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`: iterated gradient ascent |
+| `feature_norm.py` | `fn-pgd`: PGD through normalised features |
+| `scale_sweep.py` | `pgd-scale-sweep`: PGD at many logit scales; warnings about the scale |
+| `multitargeted.py` | `multitargeted`: PGD towards every wrong class |
+| `feature.py` | `feature`: PGD towards the features of images of other classes |
+| `apgd.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |
 | `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the least norm |
+| `square.py` | `square`: random search over patches, from logits |
+| `estimated_gradient.py`, `zoo.py` | `nes`, `spsa`, `zoo`: gradients estimated from logits |
+| `rays.py` | `rays`: the least linf norm, from labels |
+| `spatial.py` | `spatial`: rotations and translations |
+| `transfer.py` | not an attack: what is made on one model, tried on others |
 
 The parts: `base.py` (the contract and the evaluation driver), `victim.py` (what an attack sees of a model),
 `losses.py` (what it maximises), `active_set.py` (the loop whose batch shrinks). The ball lives in
@@ -29,10 +39,23 @@ ATTACKS = Registry(
         "mim": "gradient:MIM",
         "cw-linf": "gradient:CWLinf",
         "adaptive-pgd": "gradient:AdaptivePGD",
+        "fn-pgd": "feature_norm:FeatureNormPGD",
+        "pgd-scale-sweep": "scale_sweep:ScaleSweepPGD",
+        "multitargeted": "multitargeted:MultiTargeted",
+        "feature": "feature:FeatureAttack",
+        "apgd-ce": "apgd:APGD",
+        "apgd-dlr": "apgd:APGDDLR",
+        "apgd-t": "apgd:APGDT",
         "deepfool": "deepfool:DeepFool",
         "cw-l2": "carlini_wagner:CWL2",
         "fab": "fab:FAB",
         "fab-t": "fab:TargetedFAB",
+        "square": "square:Square",
+        "nes": "estimated_gradient:NES",
+        "spsa": "estimated_gradient:SPSA",
+        "zoo": "zoo:ZOO",
+        "rays": "rays:RayS",
+        "spatial": "spatial:Spatial",
     },
 )
 

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.base import Attempt, misclassified
 from athe_tf.attacks.gradient import gradient_of
@@ -14,12 +15,16 @@ from athe_tf.errors import check
 
 # Pixels of 0 and 1 are at infinity in tanh space; this far from it, they can come back.
 INSIDE = 0.999999
-# A run is given up when a tenth of it lowered the loss by less than a ten-thousandth.
+# A run makes no progress when a tenth of it lowers the loss by less than a ten-thousandth.
 CHECKS, IMPROVEMENT = 10, 0.9999
+# Then, if it has succeeded, it goes on with a tenth of the learning rate, and once more; else it is given up.
+SLOWER, SLOWEST = 0.1, 0.02
 # Adam's constants.
 DECAY, DECAY_SQUARE, ADAM_EPSILON = 0.9, 0.999, 1e-8
 # As long as no c has succeeded, c grows by this factor.
 GROWTH = 10.0
+# How far beside the image a further restart begins, in tanh space: at most half as far in pixels.
+START_NOISE = 0.1
 
 
 class Search(NamedTuple):
@@ -28,10 +33,11 @@ class Search(NamedTuple):
     offset: Any  # of the iterate in tanh space
     mean: Any  # Adam's two moments
     square: Any
+    rate: Any  # the share of the learning rate that is used
     iteration: Any  # of this run
     lowest: Any  # loss of this run
     milestone: Any  # the lowest loss at the last check
-    found: Any  # whether this run has succeeded
+    found: Any  # whether this run has succeeded, at its present rate
     c: Any
     too_small: Any  # bounds of c
     large_enough: Any
@@ -68,6 +74,9 @@ class CWL2(MinimumNormAttack):
         initial_c: The first of them. Defaults to 0.01.
         learning_rate: Of Adam. Defaults to 0.01.
         confidence: By how much another logit must exceed the true one (kappa). Defaults to 0.
+        restarts: The first search starts at the image. Further ones, for images that are not within
+            epsilon yet, start a little beside it, which finds nearer classes than the one the first heads
+            for. Defaults to 1.
         clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1608.04644
@@ -86,6 +95,7 @@ class CWL2(MinimumNormAttack):
         initial_c: float = 1e-2,
         learning_rate: float = 0.01,
         confidence: float = 0.0,
+        restarts: int = 1,
         clip_to_epsilon: bool = False,
     ):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon)
@@ -98,18 +108,27 @@ class CWL2(MinimumNormAttack):
         self.search_steps = int(search_steps)
         self.initial_c = initial_c
         self.learning_rate = learning_rate
+        check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
         self.confidence = confidence
+        self.restarts = int(restarts)
+
+    def rounds(self, victim: Victim) -> int:
+        return self.restarts
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
         """All searches, side by side; an iteration is one forward and one backward pass."""
 
         def body(i, state, constants):
-            search = self._iterate(victim, Search(*state), *constants)
-            search = self._next_run(search)
+            *seen, start = constants
+            search = self._iterate(victim, Search(*state), *seen)
+            search = self._next_run(search, start)
             return list(search), search.runs >= self.search_steps
 
         origin = tf.atanh(INSIDE * (2.0 * x - 1.0))
-        state = shrinking_loop(body, list(self._initial(x)), [x, y, origin], self.search_steps * self.steps)
+        beside = START_NOISE * random.normal(random.fold(seed, round_index), ids, x.shape[1:])
+        start = tf.where(round_index > 0, beside, tf.zeros_like(x))
+        constants = [x, y, origin, start]
+        state = shrinking_loop(body, list(self._initial(x, start)), constants, self.search_steps * self.steps)
         search = Search(*state)
         norm = tf.where(
             tf.math.is_finite(search.length), self.threat.distance(x, search.nearest), float("inf")
@@ -117,14 +136,15 @@ class CWL2(MinimumNormAttack):
         costs = search.queries, search.gradients, search.nonfinite
         return self.outcome(victim, x, y, search.nearest, norm, *costs)
 
-    def _initial(self, x) -> Search:
+    def _initial(self, x, start) -> Search:
         still, count = tf.zeros_like(x), tf.zeros(tf.shape(x)[:1], tf.int32)
         zero = tf.cast(count, tf.float32)
         never = zero + float("inf")
         return Search(
-            offset=still,
+            offset=start,
             mean=still,
             square=still,
+            rate=zero + 1.0,
             iteration=count,
             lowest=never,
             milestone=never,
@@ -153,20 +173,20 @@ class CWL2(MinimumNormAttack):
 
         (loss, image, logits, length), gradient, bad = gradient_of(objective, search.offset)
         fell = self._succeeded(logits, labels)
-        nearer = tf.logical_and(fell, length < search.length)
+        nearer = fell & (length < search.length)
         mean = DECAY * search.mean + (1.0 - DECAY) * gradient
         square = DECAY_SQUARE * search.square + (1.0 - DECAY_SQUARE) * tf.square(gradient)
         time = per_example(tf.cast(search.iteration + 1, tf.float32))
         unbiased = mean / (1.0 - tf.pow(DECAY, time))
         scale = tf.sqrt(square / (1.0 - tf.pow(DECAY_SQUARE, time))) + ADAM_EPSILON
         return search._replace(
-            offset=search.offset - self.learning_rate * unbiased / scale,
+            offset=search.offset - self.learning_rate * per_example(search.rate) * unbiased / scale,
             mean=mean,
             square=square,
             iteration=search.iteration + 1,
             lowest=tf.minimum(search.lowest, loss),
             milestone=tf.where(search.iteration > 0, search.milestone, loss),
-            found=tf.logical_or(search.found, fell),
+            found=search.found | fell,
             nearest=tf.where(per_example(nearer), image, search.nearest),
             length=tf.where(nearer, length, search.length),
             queries=search.queries + 1,
@@ -178,15 +198,15 @@ class CWL2(MinimumNormAttack):
         handicap = tf.one_hot(labels, tf.shape(logits)[-1], on_value=self.confidence, off_value=0.0)
         return misclassified(logits + handicap, labels)
 
-    def _next_run(self, search: Search) -> Search:
+    def _next_run(self, search: Search, start) -> Search:
         """Ends the runs that are over or make no progress, and starts their images again with another c."""
         due = tf.equal(search.iteration % max(self.steps // CHECKS, 1), 0)
-        stalled = tf.logical_and(due, search.lowest > IMPROVEMENT * search.milestone)
-        over = tf.logical_or(stalled, search.iteration >= self.steps)
-        succeeded = tf.logical_and(over, search.found)
-        failed = tf.logical_and(over, tf.logical_not(search.found))
-        large_enough = tf.where(succeeded, tf.minimum(search.large_enough, search.c), search.large_enough)
-        too_small = tf.where(failed, tf.maximum(search.too_small, search.c), search.too_small)
+        stalled = due & (search.lowest > IMPROVEMENT * search.milestone)
+        slower = stalled & search.found & (search.rate > SLOWEST)
+        rate = tf.where(slower, SLOWER * search.rate, search.rate)
+        over = (stalled & ~slower) | (search.iteration >= self.steps)
+        large_enough = tf.where(over & search.found, search.c, search.large_enough)
+        too_small = tf.where(over & ~search.found, search.c, search.too_small)
         bounded = tf.math.is_finite(large_enough)
         c = tf.where(bounded, 0.5 * (too_small + large_enough), GROWTH * search.c)
 
@@ -195,13 +215,15 @@ class CWL2(MinimumNormAttack):
             return tf.where(rows, tf.cast(initial, value.dtype), value)
 
         return search._replace(
-            offset=afresh(search.offset, 0),
+            offset=afresh(search.offset, start),
             mean=afresh(search.mean, 0),
             square=afresh(search.square, 0),
+            rate=afresh(rate, 1),
             iteration=afresh(search.iteration, 0),
-            lowest=afresh(search.lowest, float("inf")),
-            milestone=afresh(tf.where(due, search.lowest, search.milestone), float("inf")),
-            found=tf.logical_and(search.found, tf.logical_not(over)),
+            lowest=tf.where(over | slower, float("inf"), search.lowest),
+            milestone=tf.where(over | slower, float("inf"), tf.where(due, search.lowest, search.milestone)),
+            # Adam's first steps overshoot: what they found does not show that c is large enough.
+            found=search.found & ~(over | slower),
             c=tf.where(over, c, search.c),
             too_small=too_small,
             large_enough=large_enough,
@@ -209,5 +231,5 @@ class CWL2(MinimumNormAttack):
         )
 
     def settings(self) -> dict:
-        names = ("search_steps", "initial_c", "learning_rate", "confidence")
+        names = ("search_steps", "initial_c", "learning_rate", "confidence", "restarts")
         return super().settings() | {name: getattr(self, name) for name in names}

@@ -9,7 +9,7 @@ from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 
 # Added to the length of every step: next to the boundary the overshoot is a share of nothing.
-LEAST_STEP = 1e-4
+LEAST_STEP = 1e-5
 
 
 class DeepFool(MinimumNormAttack):

@@ -7,8 +7,9 @@ from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.base import Attempt, misclassified
 from athe_tf.attacks.box_projection import to_hyperplane
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack, flat, inner, per_example
+from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
 from athe_tf.attacks.victim import Victim
-from athe_tf.errors import InputError, check
+from athe_tf.errors import check
 
 # Restarts begin at this share of epsilon from the image.
 START_RADIUS = 0.5
@@ -78,6 +79,10 @@ class FAB(MinimumNormAttack):
     def rounds(self, victim: Victim) -> int:
         return self.restarts
 
+    def split(self, victim: Victim, round_index):
+        """The rank of the target, of which there is one here, and the number of the restart."""
+        return 0, round_index
+
     def targets(self, victim: Victim, x, y, round_index) -> list:
         """What is fixed about the rivals in a round: nothing, for all classes are."""
         return []
@@ -113,7 +118,7 @@ class FAB(MinimumNormAttack):
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         targets = self.targets(victim, x, y, round_index)
-        start = self._start(x, ids, seed, round_index)
+        start = self._start(x, ids, seed, *self.split(victim, round_index))
         nowhere = tf.fill(tf.shape(zeros), float("inf"))
         state = [start, x, nowhere, zeros + len(targets), zeros, zeros]
         _, nearest, norm, *costs = shrinking_loop(body, state, [x, y, *targets], self.steps, test_last)
@@ -143,11 +148,10 @@ class FAB(MinimumNormAttack):
     def _length(self, rows):
         return tf.norm(rows, ord={"linf": float("inf"), "l2": 2, "l1": 1}[self.threat.norm], axis=1)
 
-    def _start(self, x, ids, seed, round_index):
+    def _start(self, x, ids, seed, rank, restart):
         """The image itself; at later restarts a random point at half of epsilon from it."""
-        restart = round_index % self.restarts
         draw = random.uniform if self.threat.norm == "linf" else random.normal
-        noise = draw(random.fold(seed, round_index), ids, x.shape[1:])
+        noise = draw(random.fold(seed, rank, restart), ids, x.shape[1:])
         noise /= per_example(tf.maximum(self._length(flat(noise)), 1e-12))
         radius = START_RADIUS * self.threat.epsilon * tf.cast(restart > 0, tf.float32)
         return tf.clip_by_value(x + radius * noise, 0.0, 1.0)
@@ -175,22 +179,16 @@ class TargetedFAB(FAB):
         check(n_targets >= 1, f"`n_targets` must be at least 1. Received: n_targets={n_targets}.")
         self.n_targets = int(n_targets)
 
-    def check_victim(self, victim: Victim) -> None:
-        if victim.num_classes is None:
-            raise InputError(
-                f"The attack '{self.name}' must know the number of classes, and '{victim.name}' does not say "
-                "it. Give athe_tf.victim(model, num_classes=...)."
-            )
-
     def rounds(self, victim: Victim) -> int:
-        return min(self.n_targets, victim.num_classes - 1) * self.restarts
+        return capped_targets(self.n_targets, victim) * self.restarts
+
+    def split(self, victim: Victim, round_index):
+        """The rank of the target and the number of the restart."""
+        return target_and_restart(round_index, capped_targets(self.n_targets, victim))
 
     def targets(self, victim: Victim, x, y, round_index):
         """The class whose clean logit has the round's rank among the other classes; one query."""
-        logits = victim.logits(x)
-        label = tf.one_hot(y, tf.shape(logits)[-1], on_value=True, off_value=False)
-        order = tf.argsort(tf.where(label, -float("inf"), logits), direction="DESCENDING", stable=True)
-        return [order[:, round_index // self.restarts]]
+        return [ranked_target(victim.logits(x), y, self.split(victim, round_index)[0])]
 
     def rivals(self, logits, labels, targets):
         return targets[0][:, tf.newaxis], 1

@@ -46,17 +46,17 @@ def finite_gradient(gradient):
     return tf.where(finite, gradient, tf.zeros_like(gradient)), nonfinite
 
 
-def best_round(climb, rounds: int, comparison):
+def best_round(climb, rounds: int, comparison, x):
     """The images of the round that an example fares worst in, for training.
 
     Args:
         climb: From the index of a round to images.
         rounds: How many rounds there are. One needs no comparison.
         comparison: From images to one number an example; the highest wins.
+        x: The clean images, for examples whose numbers are all NaN.
     """
-    best = climb(0)
     if rounds == 1:
-        return best
+        return climb(0)
 
     def body(round_index, best, best_score):
         x_adv = climb(round_index)
@@ -64,11 +64,11 @@ def best_round(climb, rounds: int, comparison):
         best = tf.where(tf.reshape(score > best_score, [-1, 1, 1, 1]), x_adv, best)
         return round_index + 1, best, tf.maximum(score, best_score)
 
-    # A loop in the graph: the model is traced twice, whatever the number of rounds.
+    # A loop in the graph: a round is traced once, whatever their number.
     return tf.while_loop(
         lambda round_index, *_: round_index < rounds,
         body,
-        (1, best, comparison(best)),
+        (0, x, tf.fill(tf.shape(x)[:1], -float("inf"))),
         parallel_iterations=1,
     )[1]
 
@@ -159,7 +159,7 @@ class PGD(Attack):
 
     def loss_inputs(self, victim: Victim, x) -> list:
         """What the loss compares with, computed once: the clean logits for KL. Each costs one query."""
-        return [victim.logits(x)] if self.loss == "kl" else []
+        return [self.seen_logits(victim, x)[0]] if self.loss == "kl" else []
 
     def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
         """What the loss compares with in one round, made of `loss_inputs` without a query."""
@@ -170,18 +170,22 @@ class PGD(Attack):
         objective = self.objective(victim, y, inputs)
         return lambda x: objective(x)[0]
 
+    def seen_logits(self, victim: Victim, x):
+        """`(the logits that the loss sees, the logits)`."""
+        logits = victim.logits(x)
+        return losses.scale_factor(self.logit_scale, victim) * logits, logits
+
     def objective(self, victim: Victim, y, reference):
         """From images to `(what is maximised, one number an example; logits)`."""
-        factor = losses.scale_factor(self.logit_scale, victim)
         sign = -1.0 if self.targeted else 1.0
         function = self.loss_function
         if self.loss == "he":
-            function = functools.partial(function, shift=factor * victim.scale * self.margin)
+            scale = losses.scale_factor(self.logit_scale, victim) * victim.scale
+            function = functools.partial(function, shift=scale * self.margin)
 
         def evaluate(x):
-            logits = victim.logits(x)
-            compared = factor * reference[0] if reference else None
-            return sign * function(factor * logits, y, compared), logits
+            seen, logits = self.seen_logits(victim, x)
+            return sign * function(seen, y, reference[0] if reference else None), logits
 
         return evaluate
 
@@ -195,7 +199,7 @@ class PGD(Attack):
         direction, memory = self.direction(gradient, memory)
         return self.threat.project(x, x_adv + self.step_size * direction), memory
 
-    def start_point(self, x, ids, seed, round_index):
+    def start_point(self, victim: Victim, x, ids, seed, round_index):
         """The start of a restart."""
         return self.threat.random_start(x, ids, random.fold(seed, round_index), self.start)
 
@@ -218,12 +222,12 @@ class PGD(Attack):
                 x_adv, memory = self.step(x, x_adv, gradient, list(memory))
                 return x_adv, *memory
 
-            loop = (self.start_point(x, ids, seed, round_index), *self.initial_memory(x))
+            loop = (self.start_point(victim, x, ids, seed, round_index), *self.initial_memory(x))
             return tf.while_loop(
                 lambda *_: True, body, loop, maximum_iterations=self.steps, parallel_iterations=1
             )[0]
 
-        return best_round(climb, self.rounds(victim), self.comparison(victim, y, inputs))
+        return best_round(climb, self.rounds(victim), self.comparison(victim, y, inputs), x)
 
     # -- evaluation -------------------------------------------------------------------------------------
 
@@ -253,7 +257,7 @@ class PGD(Attack):
             return [x_adv, success, queries + 1, *rest]
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        start = self.start_point(x, ids, seed, round_index)
+        start = self.start_point(victim, x, ids, seed, round_index)
         inputs = self.loss_inputs(victim, x)
         reference = self.round_inputs(victim, inputs, y, ids, seed, round_index)
         state = [start, zeros > 0, zeros + len(inputs), zeros, zeros, *self.initial_memory(x)]

@@ -57,6 +57,19 @@ class MinimumNormAttack(Attack):
         self.steps = int(steps)
         self.clip_to_epsilon = clip_to_epsilon
 
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """The nearest adversarial image of all rounds; the clean one where none is within epsilon."""
+
+        def body(round_index, nearest, norm):
+            attempt = self.attempt(victim, x, y, ids, seed, round_index)
+            nearer = attempt.success & (attempt.norm < norm)
+            nearest = tf.where(per_example(nearer), attempt.x_adv, nearest)
+            return round_index + 1, nearest, tf.where(nearer, attempt.norm, norm)
+
+        loop = (0, x, tf.fill(tf.shape(x)[:1], float("inf")))
+        rounds = self.rounds(victim)
+        return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
+
     def within(self, norm):
         """Whether an image at this distance counts, up to rounding and never by more than 1e-6."""
         epsilon = tf.cast(self.threat.epsilon, tf.float32)
@@ -69,7 +82,7 @@ class MinimumNormAttack(Attack):
         return Attempt(found, self.within(norm), queries, gradients, norm, nonfinite)
 
     def _clipped(self, victim: Victim, x, y, found, norm, queries):
-        beyond = tf.logical_and(tf.math.is_finite(norm), tf.logical_not(self.within(norm)))
+        beyond = tf.math.is_finite(norm) & ~self.within(norm)
         rows = tf.where(beyond)
 
         def retest():

@@ -21,10 +21,10 @@ def ranked_target(clean_logits, y, rank):
     return tf.gather(order, rank % (classes - 1), axis=1)
 
 
-def capped_targets(wanted: int | None, victim: Victim) -> int | None:
+def capped_targets(wanted: int | None, victim: Victim) -> int:
     """How many targets there are: those wanted, or all, and never more than there are wrong classes."""
     if victim.num_classes is None:
-        return wanted
+        return wanted or 1
     others = victim.num_classes - 1
     return others if wanted is None else min(wanted, others)
 
@@ -59,7 +59,7 @@ class MultiTargeted(PGD):
     name = "multitargeted"
 
     def __init__(self, epsilon, norm="linf", *, top_k: int | None = None, **kwargs):
-        super().__init__(epsilon, norm, loss=losses.gap, **kwargs)
+        super().__init__(epsilon, norm, loss=losses.gap, targeted=False, **kwargs)
         check(top_k is None or top_k >= 1, f"`top_k` must be at least 1. Received: top_k={top_k}.")
         self.top_k = top_k
 
@@ -71,7 +71,7 @@ class MultiTargeted(PGD):
             )
 
     def rounds(self, victim: Victim) -> int:
-        return (capped_targets(self.top_k, victim) or 1) * self.restarts
+        return capped_targets(self.top_k, victim) * self.restarts
 
     def split(self, victim: Victim, round_index):
         """The rank of the target and the number of the restart."""

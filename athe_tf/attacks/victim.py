@@ -26,6 +26,7 @@ class Victim:
         scale: The factor that the logits already contain: the head's scale, or 1.
         num_classes: `L`, or `None` when only a call can tell.
         name: How reports call it.
+        facts: What its card says, for models that come with one.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Victim:
         scale: float = 1.0,
         num_classes: int | None = None,
         name: str = "model",
+        facts: dict | None = None,
     ):
         self._logits = logits
         self._features = features
@@ -44,6 +46,7 @@ class Victim:
         self.scale = scale
         self.num_classes = num_classes
         self.name = name
+        self.facts = facts or {}
 
     def logits(self, x):
         """Logits in float32, whatever the model computes in."""
@@ -57,6 +60,7 @@ class Victim:
     def features(self, x):
         """Penultimate features in float32."""
         self.require_features("This attack")
+        assert self._features is not None
         return tf.cast(self._features(x), tf.float32)
 
     def require_features(self, who: str) -> None:
@@ -136,7 +140,8 @@ def _last_dimension(model):
 def penultimate(model: keras.Model) -> keras.Model | None:
     """The model up to the input of its last layer; `None` where the layers are not a graph."""
     try:
-        return keras.Model(model.inputs, model.layers[-1].input)
+        inputs = model.inputs[0] if len(model.inputs) == 1 else model.inputs
+        return keras.Model(inputs, model.layers[-1].input)
     except (AttributeError, ValueError, IndexError, TypeError):
         return None
 
@@ -155,18 +160,20 @@ def saved_model_victim(folder) -> Victim:
         raise InputError(f"The SavedModel in '{folder}' cannot be read: {error}") from error
     card = folder / "athe_tf.json"
     facts = json.loads(card.read_text()) if card.exists() else {}
-    serve = _endpoint(loaded, folder)
-    features = getattr(loaded, "features", None)
-    made = Victim(
-        serve,
+    serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)
+
+    # The functions of a loaded object work only as long as the object lives, so they hold it.
+    def logits(x, owner=loaded):
+        return serve(x)
+
+    return Victim(
+        logits,
         features=features,
         scale=facts.get("scale") or 1.0,
         num_classes=facts.get("num_classes"),
         name=folder.name,
+        facts=facts,
     )
-    made.facts = facts
-    made.keep_alive = loaded
-    return made
 
 
 def _endpoint(loaded, folder) -> Callable:

@@ -3,11 +3,12 @@
 import dataclasses
 import pathlib
 import sys
+from typing import Any
 
 from athe_tf import data
 from athe_tf.cli.program import run
 from athe_tf.cli.quiet import start_tensorflow
-from athe_tf.config import EvaluateConfig, check_epsilon
+from athe_tf.config import EvaluateConfig
 from athe_tf.errors import InputError, check
 from athe_tf.workdir import find_model, run_of
 
@@ -17,7 +18,13 @@ bin/evaluate --model=export --dataset=cifar10 --epsilon=8/255 --max_examples=100
 bin/evaluate --model=my_models:logits --dataset=npz:images.npz
 """
 # What a model's training run knows, and what holds without one.
-FROM_RUN = {"dataset": None, "data_dir": None, "image_size": None, "norm": "linf", "epsilon": 8 / 255}
+FROM_RUN: dict[str, Any] = {
+    "dataset": None,
+    "data_dir": None,
+    "image_size": None,
+    "norm": "linf",
+    "epsilon": 8 / 255,
+}
 
 
 def main() -> None:
@@ -41,8 +48,8 @@ def action(config: EvaluateConfig, flags) -> None:
         target,
         images,
         attacks=config.attacks,
-        epsilon=config.epsilon,
-        norm=config.norm,
+        epsilon=config.epsilon or 0.0,
+        norm=config.norm or "linf",
         max_examples=config.max_examples,
         batch_size=config.batch_size,
         seed=config.seed,
@@ -65,7 +72,7 @@ def fill_from_run(config: EvaluateConfig) -> EvaluateConfig:
         find_model(config.model)
         run_folder = run_of(config.model)
     known = run_folder.read_config() if run_folder else None
-    values = {
+    values: dict[str, Any] = {
         name: getattr(known, name) if known else default
         for name, default in FROM_RUN.items()
         if getattr(config, name) is None
@@ -73,7 +80,6 @@ def fill_from_run(config: EvaluateConfig) -> EvaluateConfig:
     config = dataclasses.replace(config, **values)
     if config.dataset is None:
         raise InputError("Say which images to evaluate on, as --dataset=cifar10.")
-    check_epsilon(config.norm, config.epsilon)
     return config
 
 
@@ -94,3 +100,7 @@ def show_progress(name, done, most, robust) -> None:
     print(
         f"\r\033[K{name}: {done:.1f} of {most} rounds, {robust} robust", end="", file=sys.stderr, flush=True
     )
+
+
+if __name__ == "__main__":
+    main()

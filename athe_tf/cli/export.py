@@ -37,3 +37,7 @@ def action(config: ExportConfig, flags) -> None:
         f"Exported {path} to {config.output}: endpoints serve and features, {card['num_classes']} classes, "
         f"head {card['head']}."
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 import textwrap
+from typing import Any
 
 from absl import flags
 
@@ -54,18 +55,19 @@ class _ListSerializer(flags.ArgumentSerializer):
 def define_flags(config_class, values: flags.FlagValues) -> None:
     """One flag for each field of a config class."""
     for field in dataclasses.fields(config_class):
+        default: Any = field.default
         kind, text = field_type(config_class, field.name), field.metadata["help"]
         if kind is bool:
-            flags.DEFINE_boolean(field.name, field.default, text, flag_values=values)
+            flags.DEFINE_boolean(field.name, default, text, flag_values=values)
         elif kind is int:
-            flags.DEFINE_integer(field.name, field.default, text, flag_values=values)
+            flags.DEFINE_integer(field.name, default, text, flag_values=values)
         elif kind is float:
-            flags.DEFINE(_NumberParser(), field.name, field.default, text, values, _NumberSerializer())
+            flags.DEFINE(_NumberParser(), field.name, default, text, values, _NumberSerializer())
         elif kind is tuple:
             parser = _ListParser(item_type(config_class, field.name))
-            flags.DEFINE(parser, field.name, field.default, text, values, _ListSerializer())
+            flags.DEFINE(parser, field.name, default, text, values, _ListSerializer())
         else:
-            flags.DEFINE_string(field.name, field.default, text, flag_values=values)
+            flags.DEFINE_string(field.name, default, text, flag_values=values)
 
 
 def manual(name: str, summary: str, examples: str, config_class, extra=()) -> str:
@@ -80,7 +82,7 @@ def manual(name: str, summary: str, examples: str, config_class, extra=()) -> st
     lines.append("Flags (they may stand in a file given with --flagfile=FILE; later ones win):")
     rows = [(f.name, f.metadata["help"], f.default) for f in dataclasses.fields(config_class)]
     for flag, text, default in [*rows, *extra]:
-        if default not in (None, False):
+        if default not in (None, False, ""):
             text = f"{text} [{_default_text(default)}]"
         lines.append(f"  --{flag}")
         lines.extend(f"      {line}" for line in textwrap.wrap(text, 72))

@@ -50,3 +50,7 @@ def action(config: TrainConfig, flags) -> None:
         print(describe_plan(config, splits))
         return
     train(config, splits, workdir, bar=sys.stdout.isatty(), write=print)
+
+
+if __name__ == "__main__":
+    main()

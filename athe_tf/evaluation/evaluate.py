@@ -52,7 +52,8 @@ def evaluate(
         progress: Called with `(attack name, attempts done, attempts at most, images still robust)`.
     """
     target = _victim(model)
-    images, labels = checked_batch(*_arrays(data, max_examples), target.num_classes)
+    raw_images, raw_labels = _arrays(data, max_examples)
+    images, labels = checked_batch(raw_images, raw_labels, target.num_classes)
     chosen = [_attack(attack, epsilon, norm) for attack in attacks]
     correct = ~clean_pass(target, images, labels, batch_size).success
     reports = []

@@ -41,6 +41,9 @@ class AttackReport:
 
     @property
     def accuracy(self) -> float:
+        """The share of images that are right, clean and under this attack."""
+        if self.robust is None:
+            raise InputError(f"The attack '{self.name}' was not run: {self.reason}")
         return float(self.robust.mean())
 
 

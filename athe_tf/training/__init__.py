@@ -4,10 +4,14 @@
 |---|---|---|
 | `standard` | `Standard` | clean images |
 | `pgd_at` | `PGDAT` | adversarial images (Madry et al., 2018) |
+| `alp` | `ALP` | both, and the distance of their logits (Kannan et al., 2018) |
 | `trades` | `TRADES` | clean images, and the divergence to adversarial ones (Zhang et al., 2019) |
+| `free_at` | `FreeAT` | noise that every backward pass moves on (Shafahi et al., 2019) |
+| `fast_at` | `FastAT` | adversarial images of one step from a random start (Wong et al., 2020) |
 
 The parts: `adversarial_model.py` (the step that all share), `optimizers.py` (SGD as PyTorch computes it),
-`schedules.py` (learning rates), `state.py` (the whole state of a run in one file), `callbacks.py`.
+`schedules.py` (learning rates), `averaging.py` (the moving average of the weights), `state.py` (the whole
+state of a run in one file), `callbacks.py`, `early_stopping.py`, `overfitting_guard.py`.
 A new framework is one new file and one line here.
 """
 
@@ -21,7 +25,10 @@ FRAMEWORKS = Registry(
     {
         "standard": "standard:Standard",
         "pgd_at": "pgd_at:PGDAT",
+        "alp": "alp:ALP",
         "trades": "trades:TRADES",
+        "free_at": "free_at:FreeAT",
+        "fast_at": "fast_at:FastAT",
     },
 )
 

@@ -11,6 +11,7 @@ from athe_tf.attacks.victim import Victim, penultimate
 from athe_tf.errors import InputError, check
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import margin_crossentropy
+from athe_tf.training.averaging import copy_of, update_average
 from athe_tf.training.crafting import check_bn_mode, crafting_mode
 
 
@@ -49,7 +50,7 @@ class AdversarialModel(keras.Model):
     Logged are `loss`, `clean_accuracy` and `robust_accuracy`: in training those that the framework meets on
     its way, in validation both (the latter with `validation_attack`). Metrics given to `compile` see the
     clean predictions where the framework has them, else the adversarial ones. `save` and `export` write the
-    plain classifier, `net`.
+    plain classifier: `shipped`, which is `net`, or with `ema` its average.
 
     Args:
         net: A Keras model from images in [0, 1] to logits.
@@ -59,11 +60,17 @@ class AdversarialModel(keras.Model):
         bn_mode: Batch normalisation while crafting, see `athe_tf/training/crafting.py`. Defaults to the
             framework's own.
         validation_attack: Measures `val_robust_accuracy`. Defaults to `attack`.
+        clip_norm: The gradient of the weights, all replicas' together, is shortened to this length. Defaults
+            to `None`: never.
+        ema: Decay of an exponential moving average of the weights, such as 0.995. The average is what is
+            validated, saved and exported. Defaults to 0: no average.
         seed: Of the random starts of attacks.
     """
 
     default_bn_mode = "eval"
     needs_attack = True
+    #: Updates of the weights in one step; learning-rate schedules count updates.
+    updates_per_step = 1
 
     def __init__(
         self,
@@ -74,6 +81,8 @@ class AdversarialModel(keras.Model):
         label_smoothing: float = 0.0,
         bn_mode: str | None = None,
         validation_attack: Attack | None = None,
+        clip_norm: float | None = None,
+        ema: float = 0.0,
         seed: int = 0,
         **kwargs,
     ):
@@ -85,6 +94,11 @@ class AdversarialModel(keras.Model):
                 "attack=athe_tf.attacks.PGD(epsilon=8/255, step_size=2/255, steps=10)."
             )
         check(margin >= 0, f"`margin` must not be negative. Received: margin={margin}.")
+        check(
+            clip_norm is None or clip_norm > 0,
+            f"`clip_norm` must be larger than 0. Received: clip_norm={clip_norm}.",
+        )
+        check(0 <= ema < 1, f"`ema` must lie in [0, 1). Received: ema={ema}.")
         head = net.layers[-1] if net.layers else None
         if margin > 0 and not isinstance(head, CosineDense):
             raise InputError(
@@ -93,7 +107,8 @@ class AdversarialModel(keras.Model):
                 "or use margin=0."
             )
         self.net = net
-        self.attack = attack
+        # Frameworks know what their attack has beyond the contract.
+        self.attack: Any = attack
         self.margin = margin
         self.label_smoothing = label_smoothing
         self.bn_mode = bn_mode or self.default_bn_mode
@@ -102,6 +117,10 @@ class AdversarialModel(keras.Model):
         self.seed = seed
         self.scale = head.scale if isinstance(head, CosineDense) else 1.0
         self._features = penultimate(net)
+        self.clip_norm = clip_norm
+        self.ema = ema
+        self.averaged: Any = copy_of(net) if ema else None
+        self._averaged_features = penultimate(self.averaged) if ema else None
         self.clean_accuracy = keras.metrics.SparseCategoricalAccuracy(name="clean_accuracy")
         self.robust_accuracy = keras.metrics.SparseCategoricalAccuracy(name="robust_accuracy")
         self._validated_batches = keras.metrics.Sum(name="validated_batches")
@@ -126,19 +145,25 @@ class AdversarialModel(keras.Model):
 
     def crossentropy(self, y, logits):
         """Cross-entropy with this framework's margin and label smoothing; one number an example."""
-        logits = tf.cast(logits, tf.float32)
+        if logits.dtype in (tf.float16, tf.bfloat16):
+            logits = tf.cast(logits, tf.float32)
         return margin_crossentropy(y, logits, self.scale * self.margin, self.label_smoothing)
 
-    def victim(self, training: bool) -> Victim:
-        """The net as an attack sees it during this step."""
-        features = self._features
+    @property
+    def shipped(self) -> keras.Model:
+        """The plain classifier that training is for: `net`, or its average."""
+        return self.net if self.averaged is None else self.averaged
+
+    def victim(self, training: bool, averaged: bool = False) -> Victim:
+        """The net, or its average, as an attack sees it during this step."""
+        net, features = (self.averaged, self._averaged_features) if averaged else (self.net, self._features)
         return Victim(
-            lambda x: self.net(x, training=training),
+            lambda x: net(x, training=training),
             features=None if features is None else (lambda x: features(x, training=training)),
-            head=self.net.layers[-1],
+            head=net.layers[-1],
             scale=self.scale,
-            num_classes=self.net.output_shape[-1],
-            name=self.net.name,
+            num_classes=net.output_shape[-1],
+            name=net.name,
         )
 
     def step_seed(self):
@@ -152,7 +177,13 @@ class AdversarialModel(keras.Model):
 
     def gradients(self, x, x_adv, y, sample_weight=None):
         """`(terms, mean loss, gradients of the weights)` for a batch; may be called again in a step."""
+        terms, loss, gradients, _ = self.backward(x, x_adv, y, sample_weight)
+        return terms, loss, gradients
+
+    def backward(self, x, x_adv, y, sample_weight=None, sources=()):
+        """As `gradients`, and from the same backward pass the gradients of `sources`, such as `[x_adv]`."""
         with tf.GradientTape() as tape:
+            tape.watch(sources)
             terms = self.training_loss(x, x_adv, y)
             losses = terms.losses if sample_weight is None else terms.losses * sample_weight
             loss = tf.reduce_mean(losses)
@@ -161,7 +192,30 @@ class AdversarialModel(keras.Model):
             # Stops before anything is updated; the programs say at which step.
             loss = tf.debugging.check_numerics(loss, "the training loss")
             scaled = self.optimizer.scale_loss(loss / _replicas())
-        return terms, loss, tape.gradient(scaled, self.net.trainable_variables)
+        gradients, of_sources = tape.gradient(scaled, (self.net.trainable_variables, list(sources)))
+        return terms, loss, gradients, of_sources
+
+    def update_weights(self, gradients) -> None:
+        """One update of the optimiser, and of all that follows the weights."""
+        if self.clip_norm is not None:
+            gradients = self._clipped(gradients)
+        self.optimizer.apply_gradients(zip(gradients, self.net.trainable_variables, strict=True))
+        self.average_moving_statistics()
+        if self.averaged is not None:
+            update_average(self.averaged, self.net, self.ema, self.optimizer.iterations)
+
+    def _clipped(self, gradients) -> list:
+        """Gradients whose sum over the replicas, without the scale of mixed precision, is short enough.
+
+        Keras clips what each replica has for itself, so that the number of replicas would change the result.
+        """
+        limit = self.optimizer.scale_loss(tf.constant(self.clip_norm, tf.float32))
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return tf.clip_by_global_norm(gradients, limit)[0]
+        total, _ = tf.clip_by_global_norm(context.all_reduce(tf.distribute.ReduceOp.SUM, gradients), limit)
+        # The optimiser will add them up again.
+        return [gradient / context.num_replicas_in_sync for gradient in total]
 
     def log_step(self, x, y, terms: Terms, loss, sample_weight=None) -> dict:
         """Updates the metrics of a training step and returns the logs."""
@@ -200,19 +254,19 @@ class AdversarialModel(keras.Model):
         super().compile(optimizer=optimizer, metrics=metrics, jit_compile=jit_compile, **kwargs)
 
     def call(self, inputs, training=False):
-        return self.net(inputs, training=training)
+        return self.net(inputs, training=True) if training else self.shipped(inputs, training=False)
 
     def train_step(self, data):
         x, y, sample_weight = unpack(data)
         x_adv = self.craft(x, y) if self.needs_attack else x
         terms, loss, gradients = self.gradients(x, x_adv, y, sample_weight)
-        self.optimizer.apply_gradients(zip(gradients, self.net.trainable_variables, strict=True))
-        self.average_moving_statistics()
+        self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
 
     def test_step(self, data):
         x, y, sample_weight = unpack(data)
-        logits = self.net(x, training=False)
+        net = self.shipped
+        logits = net(x, training=False)
         self._loss_tracker.update_state(
             tf.reduce_mean(margin_crossentropy(y, tf.cast(logits, tf.float32))), sample_weight=tf.shape(x)[0]
         )
@@ -222,9 +276,9 @@ class AdversarialModel(keras.Model):
             # A metric counts the batches because Keras resets metrics when an evaluation begins.
             seed = random.fold(self.seed, 1, self._validated_batches.result())
             self._validated_batches.update_state(1.0)
-            victim = self.victim(training=False)
+            victim = self.victim(training=False, averaged=self.averaged is not None)
             x_adv = self.validation_attack(victim, x, y, ids=self.positions(x), seed=seed)
-            self.robust_accuracy.update_state(y, self.net(x_adv, training=False), sample_weight)
+            self.robust_accuracy.update_state(y, net(x_adv, training=False), sample_weight)
             logged.append("robust_accuracy")
         return self._logs(x, y, logits, sample_weight, logged)
 
@@ -235,11 +289,11 @@ class AdversarialModel(keras.Model):
 
     def save(self, filepath, overwrite=True, **kwargs):
         """Writes the plain classifier."""
-        self.net.save(filepath, overwrite=overwrite, **kwargs)
+        self.shipped.save(filepath, overwrite=overwrite, **kwargs)
 
     def export(self, filepath, **kwargs):
         """Exports the plain classifier; `athe_tf.export` adds its features and its card."""
-        self.net.export(filepath, **kwargs)
+        self.shipped.export(filepath, **kwargs)
 
 
 def unpack(data):

@@ -42,7 +42,8 @@ class Records(keras.callbacks.Callback):
 
 def last_learning_rate(optimizer) -> float:
     """The rate of the update before this moment; Keras' own property is that of the next."""
-    rate = optimizer._learning_rate
+    # A LossScaleOptimizer keeps a rate of its own, which is never used.
+    rate = getattr(optimizer, "inner_optimizer", optimizer)._learning_rate
     if callable(rate) and not isinstance(rate, keras.Variable):
         rate = rate(float(np.asarray(optimizer.iterations)) - 1)
     return float(np.asarray(rate))
@@ -80,7 +81,8 @@ class BestKeeper(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         value = (logs or {}).get(self.monitor, (logs or {}).get("val_clean_accuracy"))
-        if value is None:
+        if value is None or self.progress.stopped is not None:
+            # A run that was stopped before this has no longer the weights that the value belongs to.
             return
         if self.progress.best is None or float(value) > self.progress.best:
             self.progress.best, self.progress.best_epoch = float(value), epoch + 1

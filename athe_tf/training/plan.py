@@ -69,6 +69,6 @@ def seconds_of_validation(config: TrainConfig, cost, seconds: float, images: int
     """A validation pass crafts with its own number of steps: scaled by network passes."""
     from athe_tf.recipe import make_validation_attack
 
-    steps = getattr(make_validation_attack(config), "steps", config.steps)
+    steps = getattr(make_validation_attack(config), "steps", config.attack_steps)
     passes = 2 * steps + 2
     return seconds * passes / sum(cost) * images / config.batch_size

@@ -5,11 +5,14 @@ import warnings
 
 import tensorflow as tf
 
+from athe_tf.attacks import PGD
 from athe_tf.config import TrainConfig
 from athe_tf.errors import check
 from athe_tf.recipe import make_trainer
 from athe_tf.saved_model import export
 from athe_tf.training.callbacks import Backup, BestKeeper, EpochLine, NotFiniteError, Records
+from athe_tf.training.early_stopping import EarlyStopping
+from athe_tf.training.overfitting_guard import OverfittingGuard
 from athe_tf.training.state import Progress, load_state, replacing
 from athe_tf.workdir import Workdir
 
@@ -40,7 +43,10 @@ def train(config: TrainConfig, splits, workdir: Workdir, bar: bool = False, writ
         write(f"Resuming {workdir.folder} after epoch {progress.epoch}, step {progress.step}.")
     else:
         write(f"Training {config.framework} on {config.dataset} in {workdir.folder}.")
-    fit(trainer, config, splits, workdir, progress, bar, write)
+    if progress.stopped is None:
+        fit(trainer, config, splits, workdir, progress, bar, write)
+    if progress.stopped is not None:
+        write(progress.stopped)
     finish(trainer, config, workdir, progress, write)
     return trainer
 
@@ -49,7 +55,13 @@ def fit(trainer, config: TrainConfig, splits, workdir: Workdir, progress: Progre
     """Runs the epochs that are left; the rest of a half epoch first."""
     steps = splits.train.steps_per_epoch(config.batch_size)
     backup = Backup(workdir.backup, progress, config.backup_minutes)
-    callbacks = [Records(workdir.metrics, progress), BestKeeper(workdir.best, progress), backup]
+    callbacks = [Records(workdir.metrics, progress), BestKeeper(workdir.best, progress)]
+    if config.guarded_drop:
+        # First, so that its measurement is on record.
+        callbacks.insert(0, make_guard(config, splits, workdir, progress))
+    if config.early_stopping is not None:
+        callbacks.append(EarlyStopping(config.early_stopping, progress))
+    callbacks.append(backup)
     if not bar:
         callbacks.append(EpochLine(config.epochs, progress, write))
     stream = splits.train.stream(
@@ -81,7 +93,7 @@ def fit(trainer, config: TrainConfig, splits, workdir: Workdir, progress: Progre
                 first = progress.step
                 run_epochs(progress.epoch + 1, steps - first)
                 stream = stream.skip(steps - first)
-            if progress.epoch < config.epochs:
+            if progress.epoch < config.epochs and progress.stopped is None:
                 run_epochs(config.epochs, steps)
     except tf.errors.InvalidArgumentError as error:
         if "the training loss" in str(error):
@@ -89,11 +101,25 @@ def fit(trainer, config: TrainConfig, splits, workdir: Workdir, progress: Progre
         raise
 
 
+def make_guard(config: TrainConfig, splits, workdir: Workdir, progress: Progress) -> OverfittingGuard:
+    """The guard of a run; its images are the first training batch, whatever step the run is at."""
+    stream = splits.train.stream(config.batch_size, seed=config.seed, augmentation=config.augmentation)
+    images, labels = next(iter(stream))
+    return OverfittingGuard(
+        images.numpy(),
+        labels.numpy(),
+        attack=PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4),
+        drop=config.guarded_drop,
+        path=workdir.previous_epoch,
+        progress=progress,
+    )
+
+
 def finish(trainer, config: TrainConfig, workdir: Workdir, progress: Progress, write) -> None:
     """Writes the last model and its export, and clears the backup away."""
-    export(trainer.net, workdir.saved_model, margin=config.training_margin, replace=True)
+    export(trainer.shipped, workdir.saved_model, margin=config.training_margin, replace=True)
     with replacing(workdir.final) as temporary:
-        trainer.net.save(temporary)
+        trainer.shipped.save(temporary)
     shutil.rmtree(workdir.backup.parent, ignore_errors=True)
     if progress.best is not None:
         write(

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import tempfile
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,7 @@ class Progress:
         best: The highest robust validation accuracy so far, and the epoch it was reached in.
         history: One row of logs for each epoch that is over.
         notes: What callbacks keep for themselves, by their name.
+        stopped: Why the run ends before its last epoch, if it does.
     """
 
     epoch: int = 0
@@ -56,6 +58,7 @@ class Progress:
     best_epoch: int | None = None
     history: list = dataclasses.field(default_factory=list)
     notes: dict = dataclasses.field(default_factory=dict)
+    stopped: str | None = None
 
 
 def variables_of(trainer) -> list:
@@ -74,7 +77,7 @@ def all_finite(trainer) -> bool:
 
 def save_state(path, trainer, progress: Progress) -> None:
     """Writes weights, optimiser, metrics and progress, all or nothing."""
-    arrays = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(variables_of(trainer))}
+    arrays: dict[str, Any] = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(variables_of(trainer))}
     arrays["progress"] = np.array(json.dumps(dataclasses.asdict(progress)))
     with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)

@@ -1,0 +1,478 @@
+"""Auto-PGD: gradient ascent that sets its own step size (Croce and Hein, 2020 and 2021).
+
+The loop is written once, in `APGD`. What depends on the norm is its *pace*: where to start, how to step,
+when to go back to the best point and with which step size. `MomentumPace` serves linf and l2, `SparsePace`
+serves l1.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks import losses
+from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.base import Attack, Attempt, misclassified
+from athe_tf.attacks.gradient import best_round, gradient_of
+from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
+from athe_tf.attacks.victim import Victim
+from athe_tf.errors import InputError, NotApplicable, check
+from athe_tf.threat import ThreatModel, threat_model
+
+# The share of the new direction in a step; the rest repeats the last move (alpha of the paper).
+FRESH = 0.75
+# A stretch in which no more than this share of steps raised the loss was too bold (rho of the paper).
+RISING_SHARE = 0.75
+# The l1 schedule of AutoAttack: multiples of epsilon, and the shares of the steps spent there.
+LARGER_EPSILONS = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
+
+
+def checkpoints(steps: int) -> list[int]:
+    """After which steps the step size is reconsidered.
+
+    Stretches begin at 22 % of the steps and shorten by 3 % each, down to 6 %. This is the counter of the
+    released code; the formula of the paper rounds the third of a hundred steps to 58.
+
+    Example:
+
+    >>> checkpoints(100)
+    [22, 41, 57, 70, 80, 87, 93, 99]
+    """
+    stretch, shortest, shorter = (max(int(share * steps), 1) for share in (0.22, 0.06, 0.03))
+    found, at = [], stretch
+    while at <= steps:
+        found.append(at)
+        stretch = max(stretch - shorter, shortest)
+        at += stretch
+    return found
+
+
+class Iterate(NamedTuple):
+    """A point on the way, with what the model said there."""
+
+    x: Any
+    gradient: Any
+    loss: Any
+
+
+def _per_example(values):
+    return tf.reshape(values, [-1, 1, 1, 1])
+
+
+def _choose(flags, a: Iterate, b: Iterate) -> Iterate:
+    """`a` where the flag is set, `b` elsewhere."""
+    wide = _per_example(flags)
+    return Iterate(
+        tf.where(wide, a.x, b.x), tf.where(wide, a.gradient, b.gradient), tf.where(flags, a.loss, b.loss)
+    )
+
+
+class Pace:
+    """How APGD moves in one norm.
+
+    Args:
+        threat: The ball.
+        steps: The number of steps of the whole climb.
+    """
+
+    def __init__(self, threat: ThreatModel, steps: int):
+        self.threat = threat
+        self.steps = steps
+
+    def start(self, x, ids, seed):
+        """A random point, before its projection."""
+        raise NotImplementedError
+
+    def memory(self, x, start, resumed: bool) -> list:
+        """Tensors, one row an example, that are carried from step to step.
+
+        `resumed` says that the start was the best point of an earlier climb.
+        """
+        raise NotImplementedError
+
+    def look(self, i, x, now: Iterate, best: Iterate, memory: list):
+        """`(where to go on from, memory)` after the i-th point was measured."""
+        raise NotImplementedError
+
+    def step(self, i, x, now: Iterate, memory: list):
+        """`(the next point, memory)`."""
+        raise NotImplementedError
+
+
+class MomentumPace(Pace):
+    """Steps with momentum, from 2 epsilon; halved at the checkpoints when they bring too little."""
+
+    def __init__(self, threat, steps):
+        super().__init__(threat, steps)
+        self.checkpoints = checkpoints(steps)
+
+    def start(self, x, ids, seed):
+        """A point on the surface of the ball."""
+        draw = random.uniform if self.threat.norm == "linf" else random.normal
+        noise = draw(seed, ids, x.shape[1:])
+        length = self.threat.distance(tf.zeros_like(noise), noise)
+        return x + self.threat.epsilon * noise / _per_example(length + 1e-12)
+
+    def memory(self, x, start, resumed):
+        none = tf.zeros(tf.shape(x)[:1])
+        step_size = none + 2.0 * self.threat.epsilon
+        rises = tf.cast(none, tf.int32)
+        # An infinite last loss: the start is no rise. "Halved at the last check" keeps the second
+        # condition silent at the first.
+        return [start, step_size, rises, none + math.inf, none - math.inf, none < 1.0]
+
+    def look(self, i, x, now, best, memory):
+        last_x, step_size, rises, last_loss, checked_loss, was_halved = memory
+        rises += tf.cast(now.loss > last_loss, tf.int32)
+        due = tf.reduce_any(tf.equal(i, self.checkpoints))
+        stretch = i - tf.reduce_max(tf.where(tf.less(self.checkpoints, i), self.checkpoints, 0))
+        few_rises = tf.cast(rises, tf.float32) <= RISING_SHARE * tf.cast(stretch, tf.float32)
+        stuck = tf.logical_and(tf.logical_not(was_halved), checked_loss >= best.loss)
+        halve = tf.logical_and(due, tf.logical_or(few_rises, stuck))
+        memory = [
+            last_x,
+            tf.where(halve, step_size / 2.0, step_size),
+            tf.where(due, 0, rises),
+            now.loss,
+            tf.where(due, best.loss, checked_loss),
+            tf.where(due, halve, was_halved),
+        ]
+        return _choose(halve, best, now), memory
+
+    def step(self, i, x, now, memory):
+        last_x, step_size, *rest = memory
+        fresh = tf.where(tf.equal(i, 0), 1.0, FRESH)
+        target = self.threat.project(x, now.x + _per_example(step_size) * self.threat.ascent(now.gradient))
+        moved = now.x + fresh * (target - now.x) + (1.0 - fresh) * (now.x - last_x)
+        return self.threat.project(x, moved), [now.x, step_size, *rest]
+
+
+class SparsePace(Pace):
+    """Sparse steps for l1: only the steepest pixels move, as many as the best point suggests.
+
+    Every 4 % of the steps the number of pixels follows the sparsity of the best perturbation. When that
+    has become sparser, the step size is epsilon again and the climb goes on from the best point;
+    otherwise the step size shrinks by 1.5, down to a tenth of epsilon.
+    """
+
+    shrink = 1.5
+
+    def start(self, x, ids, seed):
+        """Normal noise, of which the projection leaves a few pixels."""
+        return x + random.normal(seed, ids, x.shape[1:])
+
+    def memory(self, x, start, resumed):
+        none = tf.zeros(tf.shape(x)[:1])
+        size = float(math.prod(x.shape[1:]))
+        moved = self._moved_pixels(x, start) if resumed else none + size
+        pixels = moved / self.shrink if resumed else none + 0.2 * size
+        return [none + self.threat.epsilon, pixels, moved]
+
+    def look(self, i, x, now, best, memory):
+        step_size, pixels, last_moved = memory
+        due = tf.logical_and(i > 0, tf.equal(i % max(int(0.04 * self.steps), 1), 0))
+        moved = self._moved_pixels(x, best.x)
+        sparser = moved < 0.95 * last_moved
+        epsilon = self.threat.epsilon
+        shorter = tf.maximum(step_size / self.shrink, epsilon / 10.0)
+        memory = [
+            tf.where(due, tf.where(sparser, tf.zeros_like(shorter) + epsilon, shorter), step_size),
+            tf.where(due, moved / self.shrink, pixels),
+            tf.where(due, moved, last_moved),
+        ]
+        return _choose(tf.logical_and(due, sparser), best, now), memory
+
+    def step(self, i, x, now, memory):
+        step_size, pixels, _ = memory
+        direction = sparse_sign(now.gradient, pixels)
+        return self.threat.project(x, now.x + _per_example(step_size) * direction), memory
+
+    @staticmethod
+    def _moved_pixels(x, x_adv):
+        return tf.reduce_sum(tf.cast(tf.not_equal(x, x_adv), tf.float32), axis=[1, 2, 3])
+
+
+def sparse_sign(gradient, pixels):
+    """The signs of the steepest entries, as many as each example is given `pixels`; of l1 norm one."""
+    size = math.prod(gradient.shape[1:])
+    ascending = tf.sort(tf.reshape(tf.abs(gradient), [-1, size]), axis=1)
+    # Rounded down, so that two pixels can become one. The released code rounds up, stays at two, and misses
+    # the best vertex of the ball on small images.
+    count = tf.clip_by_value(tf.cast(pixels, tf.int32), 1, size)
+    threshold = tf.gather(ascending, size - count, batch_dims=1)
+    chosen = tf.cast(tf.abs(gradient) >= _per_example(threshold), gradient.dtype)
+    signs = tf.sign(gradient) * chosen
+    return signs / (tf.reduce_sum(tf.abs(signs), axis=[1, 2, 3], keepdims=True) + 1e-10)
+
+
+PACES: dict[str, type[Pace]] = {"linf": MomentumPace, "l2": MomentumPace, "l1": SparsePace}
+
+
+class Climb(NamedTuple):
+    """The outcome of one climb."""
+
+    x_adv: Any
+    success: Any
+    queries: Any
+    gradients: Any
+    nonfinite: Any
+    best_x: Any
+
+
+class APGD(Attack):
+    """Auto-PGD: PGD without a step size to tune, on cross-entropy unless told otherwise.
+
+    The first step is 2 epsilon long (epsilon in l1). At fixed checkpoints, where the loss has not risen
+    often enough or the best point has not changed, the step size is halved and the climb goes on from the
+    best point. In l1 the steps are sparse and the projection onto ball and box is exact.
+
+    Calling the attack gives the points of highest loss, as training wants them; `run` counts every iterate
+    that is misclassified. `n` steps cost `n` gradients and `n + 1` queries a restart.
+
+    Example:
+
+    >>> attack = APGD(epsilon=8 / 255, steps=100)                 # athe_tf.attacks.get("apgd-ce-100", ...)
+    >>> result = attack.run(model, x, y)
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
+        steps: Number of steps a restart, at least 1. Defaults to 100.
+        restarts: How many starts are tried, until one succeeds. Defaults to 1.
+        loss: `"ce"` (default), `"dlr"`, `"margin"`, or a function of `(logits, labels)` that returns one
+            number an example.
+        logit_scale: The scale of the logits that the loss sees: `"model"` (default), or a number in place
+            of a hypersphere head's. `"dlr"` and `"margin"` do not depend on it.
+        larger_epsilon: For l1 only: climb in balls of 3 and 2 epsilon first, with 30 % of the steps each,
+            as AutoAttack does. Only points of the last ball count. Defaults to `False`.
+
+    Reference:
+        Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse
+        parameter-free attacks", ICML 2020; "Mind the box: l1-APGD for sparse adversarial attacks on image
+        classifiers", ICML 2021.
+    """
+
+    name = "apgd-ce"
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        steps: int = 100,
+        restarts: int = 1,
+        loss="ce",
+        logit_scale="model",
+        larger_epsilon: bool = False,
+    ):
+        super().__init__(epsilon, norm)
+        check(steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
+        check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
+        losses.check_logit_scale(logit_scale)
+        if larger_epsilon and norm != "l1":
+            raise InputError(f"`larger_epsilon` is a schedule for norm='l1'. Received: norm={norm!r}.")
+        self.steps = int(steps)
+        self.restarts = int(restarts)
+        self.loss = loss
+        self.loss_function = losses.get(loss) if isinstance(loss, str) else loss
+        self.logit_scale = logit_scale
+        self.larger_epsilon = larger_epsilon
+
+    # -- the objective ----------------------------------------------------------------------------------
+
+    def round_inputs(self, victim: Victim, x, y, round_index) -> list:
+        """What the loss needs besides logits and labels in one round; each costs one query."""
+        return []
+
+    def round_seed(self, victim: Victim, seed, round_index):
+        """The seed of the start of a round."""
+        return random.fold(seed, round_index)
+
+    def loss_of(self, victim: Victim, logits, y, inputs):
+        """What is maximised; one number an example."""
+        return self.loss_function(losses.scale_factor(self.logit_scale, victim) * logits, y)
+
+    def comparison(self, victim: Victim, y):
+        """From images to the number by which training prefers one round to another."""
+        return lambda x: self.loss_of(victim, victim.logits(x), y, [])
+
+    # -- the loop ---------------------------------------------------------------------------------------
+
+    def stages(self) -> list[tuple[ThreatModel, int]]:
+        """The balls that are climbed one after another, and the steps in each."""
+        if not self.larger_epsilon:
+            return [(self.threat, self.steps)]
+        *early, (_, _) = LARGER_EPSILONS
+        spent = [math.ceil(share * self.steps) for _, share in early]
+        wide = [
+            (threat_model(self.threat.norm, factor * self.threat.epsilon), steps)
+            for (factor, _), steps in zip(early, spent, strict=True)
+        ]
+        return [*wide, (self.threat, max(self.steps - sum(spent), 1))]
+
+    def climb(self, victim: Victim, x, y, ids, seed, round_index, stop: bool) -> Climb:
+        """One round; with `stop`, images leave the batch as soon as an iterate succeeds."""
+        inputs = self.round_inputs(victim, x, y, round_index)
+        seed = self.round_seed(victim, seed, round_index)
+        *early, final = [PACES[threat.norm](threat, steps) for threat, steps in self.stages()]
+        start = (early or [final])[0].start(x, ids, seed)
+        costs = [tf.zeros(tf.shape(x)[:1], tf.int32)] * 3
+        for pace in early:
+            stage = self._climb_in(victim, pace, x, y, inputs, start, stop=False, resumed=True)
+            costs = [a + b for a, b in zip(costs, stage[2:5], strict=True)]
+            start = stage.best_x
+        stage = self._climb_in(victim, final, x, y, inputs, start, stop=stop, resumed=bool(early))
+        queries, gradients, nonfinite = (a + b for a, b in zip(costs, stage[2:5], strict=True))
+        return stage._replace(queries=queries + len(inputs), gradients=gradients, nonfinite=nonfinite)
+
+    def _climb_in(self, victim, pace: Pace, x, y, inputs, start, *, stop: bool, resumed: bool) -> Climb:
+        def measure(x_adv, labels, rest):
+            logits = victim.logits(x_adv)
+            loss = self.loss_of(victim, logits, labels, rest)
+            return loss, (loss, misclassified(logits, labels))
+
+        def body(i, state, constants):
+            x_adv, _, queries, gradients, nonfinite, *tensors = state
+            best, memory = Iterate(*tensors[:3]), tensors[3:]
+            images, labels, *rest = constants
+            (loss, wrong), gradient, bad = gradient_of(lambda v: measure(v, labels, rest), x_adv)
+            now = Iterate(x_adv, gradient, loss)
+            best = _choose(loss > best.loss, now, best)
+            now, memory = pace.look(i, images, now, best, memory)
+            stepped, memory = pace.step(i, images, now, memory)
+            done = wrong if stop else tf.zeros_like(wrong)
+            x_adv = tf.where(_per_example(done), x_adv, stepped)
+            return [x_adv, wrong, queries + 1, gradients + 1, nonfinite + bad, *best, *memory], done
+
+        def measure_last(state, constants):
+            x_adv, _, queries, gradients, nonfinite, *tensors = state
+            best, memory = Iterate(*tensors[:3]), tensors[3:]
+            _, (loss, wrong) = measure(x_adv, constants[1], constants[2:])
+            best = _choose(loss > best.loss, Iterate(x_adv, best.gradient, loss), best)
+            return [x_adv, wrong, queries + 1, gradients, nonfinite, *best, *memory]
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        start = pace.threat.project(x, start)
+        nothing_yet = Iterate(start, tf.zeros_like(x), tf.cast(zeros, tf.float32) - math.inf)
+        memory = pace.memory(x, start, resumed)
+        state = [start, zeros > 0, zeros, zeros, zeros, *nothing_yet, *memory]
+        state = shrinking_loop(body, state, [x, y, *inputs], pace.steps, measure_last)
+        return Climb(*state[:6])
+
+    # -- the contract -----------------------------------------------------------------------------------
+
+    def rounds(self, victim: Victim) -> int:
+        return self.restarts
+
+    def check_victim(self, victim: Victim) -> None:
+        if isinstance(self.loss, str):
+            losses.check_classes(self.loss, victim.num_classes)
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """One restart."""
+        climb = self.climb(victim, x, y, ids, seed, round_index, stop=True)
+        norm = tf.where(climb.success, self.threat.distance(x, climb.x_adv), math.inf)
+        return Attempt(climb.x_adv, climb.success, climb.queries, climb.gradients, norm, climb.nonfinite)
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """The points of highest loss; of several rounds the best."""
+        return best_round(
+            lambda index: self.climb(victim, x, y, ids, seed, index, stop=False).best_x,
+            self.rounds(victim),
+            self.comparison(victim, y),
+            x,
+        )
+
+    def settings(self) -> dict:
+        return super().settings() | {
+            "steps": self.steps,
+            "restarts": self.restarts,
+            "loss": self.loss if isinstance(self.loss, str) else getattr(self.loss, "__name__", "custom"),
+            "logit_scale": self.logit_scale,
+            "larger_epsilon": self.larger_epsilon,
+        }
+
+
+class APGDDLR(APGD):
+    """APGD on the difference of logits ratio: indifferent to scale and shift of the logits.
+
+    Needs three classes. The arguments are those of `APGD`.
+    """
+
+    name = "apgd-dlr"
+
+    def __init__(self, epsilon, norm="linf", *, loss="dlr", **kwargs):
+        super().__init__(epsilon, norm, loss=loss, **kwargs)
+
+    def check_victim(self, victim):
+        check_dlr(victim.num_classes)
+
+    def loss_of(self, victim, logits, y, inputs):
+        check_dlr(logits.shape[-1])  # a callable says how many classes it has only here
+        return super().loss_of(victim, logits, y, inputs)
+
+
+def check_dlr(classes: int | None) -> None:
+    """Raises `NotApplicable` when there is no third logit."""
+    if classes is not None and classes < 3:
+        raise NotApplicable(
+            f"APGD-DLR needs at least 3 classes. Received: num_classes={classes}. Use 'apgd-ce' instead."
+        )
+
+
+class APGDT(APGD):
+    """APGD towards the nearest wrong classes, one after another.
+
+    Targets are ranked by the clean logits of the image. The loss is the targeted difference of logits
+    ratio; with two or three classes, for which it does not exist, the difference of the two logits. Both
+    are indifferent to the logit scale. Any misclassification counts as success.
+
+    A round is one target and one restart, and costs one more query than a restart of `APGD`, for the clean
+    logits. In training the call returns, of all rounds, the image with the largest margin.
+
+    Example:
+
+    >>> attack = APGDT(epsilon=8 / 255, n_targets=9)
+    >>> result = attack.run(model, x, y)
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
+        n_targets: How many classes are tried, at most all wrong ones. Defaults to 9.
+        **kwargs: `steps` (100), `restarts` (1) and `larger_epsilon`, as in `APGD`.
+    """
+
+    name = "apgd-t"
+
+    def __init__(self, epsilon, norm="linf", *, n_targets: int = 9, **kwargs):
+        super().__init__(epsilon, norm, loss=losses.dlr_targeted, **kwargs)
+        check(n_targets >= 1, f"`n_targets` must be at least 1. Received: n_targets={n_targets}.")
+        self.n_targets = int(n_targets)
+
+    def rounds(self, victim):
+        return self.restarts * self._targets(victim)
+
+    def _targets(self, victim) -> int:
+        return capped_targets(self.n_targets, victim)
+
+    def round_inputs(self, victim, x, y, round_index):
+        rank, _ = target_and_restart(round_index, self._targets(victim))
+        return [ranked_target(victim.logits(x), y, rank)]
+
+    def round_seed(self, victim, seed, round_index):
+        # By target and restart, not by round: more targets keep the starts of those that were there.
+        return random.fold(seed, *target_and_restart(round_index, self._targets(victim)))
+
+    def loss_of(self, victim, logits, y, inputs):
+        classes = logits.shape[-1]
+        loss = losses.dlr_targeted if classes is None or classes >= 4 else losses.gap
+        return loss(logits, y, inputs[0])
+
+    def comparison(self, victim, y):
+        return lambda x: losses.margin(victim.logits(x), y)
+
+    def settings(self):
+        settings = super().settings() | {"n_targets": self.n_targets}
+        del settings["logit_scale"]  # it does not matter here
+        return settings

@@ -1,0 +1,73 @@
+"""What the attacks share that ask a model for its outputs and for nothing else: Square, NES, SPSA, ZOO."""
+
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks import losses
+from athe_tf.attacks.base import Attack, Attempt, misclassified
+from athe_tf.attacks.gradient import best_round
+from athe_tf.attacks.victim import Victim
+from athe_tf.errors import check
+
+
+def query_budget(n_queries: int, steps: int | None, least: int) -> int:
+    """The budget of an attack: `steps`, which the number in a name sets, or else `n_queries`."""
+    budget = n_queries if steps is None else steps
+    check(
+        budget >= least,
+        f"This attack needs at least {least} queries an image, the clean one included. "
+        f"Received: n_queries={budget}.",
+    )
+    return int(budget)
+
+
+def judged(victim: Victim, x, y):
+    """`(margin, wrong)` of each image, for one query."""
+    logits = victim.logits(x)
+    return losses.margin(logits, y), misclassified(logits, y)
+
+
+def wrong_among(victim: Victim, x, y, asked):
+    """Whether the model is wrong, for the images that are asked about; the others cost no query."""
+    rows = tf.where(asked)
+    nobody = tf.zeros_like(asked)
+
+    def ask():
+        wrong = misclassified(victim.logits(tf.gather_nd(x, rows)), tf.gather_nd(y, rows))
+        return tf.tensor_scatter_nd_update(nobody, rows, wrong)
+
+    return tf.cond(tf.reduce_any(asked), ask, lambda: nobody)
+
+
+class BlackBoxAttack(Attack):
+    """An attack that sees logits only: models without gradients, or with useless ones, are no obstacle.
+
+    A subclass says in `search` what one round does. `AttackResult.queries` counts the passes of an image
+    until it is solved. A solved image stays in its batch until an eighth of the batch is solved, and those
+    passes are not counted: nobody needs them.
+    """
+
+    restarts = 1
+
+    def search(self, victim: Victim, x, y, ids, seed) -> tuple:
+        """`(the best images found, whether the model is wrong there, queries)`; graph code."""
+        raise NotImplementedError
+
+    def rounds(self, victim: Victim) -> int:
+        return self.restarts
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """One search."""
+        x_adv, success, queries = self.search(victim, x, y, ids, random.fold(seed, round_index))
+        norm = tf.where(success, self.threat.distance(x, x_adv), float("inf"))
+        zeros = tf.zeros_like(queries)
+        return Attempt(x_adv, success, queries, zeros, norm, zeros)
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """The best images found, adversarial or not; of several restarts those with the largest margin."""
+        return best_round(
+            lambda round_index: self.search(victim, x, y, ids, random.fold(seed, round_index))[0],
+            self.rounds(victim),
+            lambda x_adv: losses.margin(victim.logits(x_adv), y),
+            x,
+        )

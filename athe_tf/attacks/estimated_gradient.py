@@ -1,0 +1,148 @@
+"""NES and SPSA: gradient ascent with a gradient that is estimated from queries."""
+
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.black_box import BlackBoxAttack, judged
+from athe_tf.attacks.minimum_norm import per_example
+from athe_tf.attacks.victim import Victim
+from athe_tf.errors import check
+
+
+class NES(BlackBoxAttack):
+    """Natural evolution strategies (Ilyas et al., 2018), as in Table 8 of the hypersphere-embedding paper.
+
+    Every iteration draws `samples` directions u and estimates the gradient of the margin J by
+
+        g = 1/q sum_i (J(x + sigma u_i) - J(x - sigma u_i)) / (2 sigma) u_i        (Eq. 23),
+
+    steps along the direction of steepest ascent, as BIM does, and tests where it arrived. It begins at the
+    image itself and ends at the first success. An iteration costs 2q + 1 queries.
+
+    The probes x +- sigma u are neither clipped nor projected, as in the references.
+
+    Example:
+
+    >>> result = athe_tf.attacks.get("nes-50", epsilon=0.031, step_size=0.003).run(model, x, y)
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"` (default) or `"l2"`.
+        steps: Number of iterations. Defaults to 20; the paper has 20, 50 and 80.
+        step_size: Length of a step in the norm. Defaults to `epsilon / 4`.
+        samples: The q of the paper, directions of an iteration. Defaults to 128.
+        sigma: Length scale of the finite differences. Defaults to 0.001.
+        chunk: How many probes go through the model at once, whatever the batch. Defaults to 256.
+
+    Reference: https://arxiv.org/abs/1804.08598
+    """
+
+    name = "nes"
+    norms = ("linf", "l2")
+    draw = staticmethod(random.normal)
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        steps: int = 20,
+        step_size=None,
+        samples: int = 128,
+        sigma: float = 0.001,
+        chunk: int = 256,
+    ):
+        super().__init__(epsilon, norm)
+        check(steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
+        check(samples >= 1, f"`samples` must be at least 1. Received: samples={samples}.")
+        check(sigma > 0, f"`sigma` must be positive. Received: sigma={sigma}.")
+        check(chunk >= 2, f"`chunk` must be at least 2. Received: chunk={chunk}.")
+        self.steps = int(steps)
+        self.step_size = self.threat.epsilon / 4 if step_size is None else step_size
+        self.samples = int(samples)
+        self.sigma = sigma
+        self.chunk = int(chunk)
+
+    def search(self, victim: Victim, x, y, ids, seed):
+        def body(i, state, constants):
+            x_adv, _, queries = state
+            images, labels, names = constants
+            gradient = self.estimate(victim, x_adv, labels, names, random.fold(seed, i))
+            x_adv = self.threat.project(images, x_adv + self.step_size * self.threat.ascent(gradient))
+            _, wrong = judged(victim, x_adv, labels)
+            return [x_adv, wrong, queries + 2 * self.samples + 1], wrong
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        return shrinking_loop(body, [x, zeros > 0, zeros], [x, y, ids], self.steps)
+
+    def estimate(self, victim: Victim, x, y, ids, seed):
+        """The gradient of the margin at `x`, times q.
+
+        Images are taken some at a time, and the pairs of an image some at a time, in an order that does
+        not depend on the batch, and so the rounding of the sum does not either.
+        """
+        pairs_at_once = min(self.samples, self.chunk // 2)
+        images_at_once = max(self.chunk // (2 * pairs_at_once), 1)
+        count = tf.shape(x)[0]
+
+        def of_some_images(start, gradients):
+            some = slice(start, start + images_at_once)
+            images, labels, names = x[some], y[some], ids[some]
+
+            def add_some_pairs(first, total):
+                pairs = tf.range(first, tf.minimum(first + pairs_at_once, self.samples))
+                return first + pairs_at_once, total + self._part(victim, images, labels, names, seed, pairs)
+
+            gradient = tf.while_loop(
+                lambda first, _: first < self.samples,
+                add_some_pairs,
+                (0, tf.zeros_like(images)),
+                parallel_iterations=1,
+            )[1]
+            return start + images_at_once, tf.concat([gradients, gradient], axis=0)
+
+        shape = tf.TensorShape([None, *x.shape[1:]])
+        gradients = tf.while_loop(
+            lambda start, _: start < count,
+            of_some_images,
+            (0, tf.zeros_like(x[:0])),
+            shape_invariants=(tf.TensorShape([]), shape),
+            parallel_iterations=1,
+        )[1]
+        return tf.reshape(gradients, tf.shape(x))
+
+    def _part(self, victim: Victim, x, y, ids, seed, pairs):
+        """What some of the pairs add to the estimates of some images."""
+        copies = tf.shape(pairs)[0]
+        # A pair of an image has its own id, so that its direction does not depend on what is drawn with it.
+        names = tf.cast(ids, tf.int64)[:, tf.newaxis] * self.samples + tf.cast(pairs, tf.int64)
+        directions = self.draw(seed, tf.reshape(names, [-1]), x.shape[1:])
+        centres, labels = (tf.repeat(v, copies, axis=0) for v in (x, y))
+        probes = tf.concat([centres + self.sigma * directions, centres - self.sigma * directions], axis=0)
+        margin, _ = judged(victim, probes, tf.tile(labels, [2]))
+        ahead, behind = tf.split(margin, 2)
+        slope = (ahead - behind) / (2.0 * self.sigma)
+        # One probe without a number must not cost the image its whole gradient.
+        slope = tf.where(tf.math.is_finite(slope), slope, tf.zeros_like(slope))
+        parts = tf.reshape(per_example(slope) * directions, [-1, copies, *x.shape[1:]])
+        return tf.reduce_sum(parts, axis=1)
+
+    def settings(self) -> dict:
+        names = ("steps", "step_size", "samples", "sigma")
+        return super().settings() | {name: getattr(self, name) for name in names}
+
+
+class SPSA(NES):
+    """Simultaneous perturbation stochastic approximation (Uesato et al., 2018): NES with directions of +-1.
+
+    Table 8 of the hypersphere-embedding paper steps by the sign, as here; Uesato et al. step by Adam.
+
+    Args:
+        **kwargs: As for `NES`.
+
+    Reference: https://arxiv.org/abs/1802.05666
+    """
+
+    name = "spsa"
+    draw = staticmethod(random.rademacher)

@@ -1,0 +1,176 @@
+"""Spatial: rotations and translations, on a grid or at random."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf import random
+from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.base import Attempt
+from athe_tf.attacks.black_box import BlackBoxAttack, judged
+from athe_tf.attacks.minimum_norm import per_example
+from athe_tf.attacks.victim import Victim
+from athe_tf.errors import check
+
+# Of the side of an image: the 3 pixels of 32 that Engstrom et al. allow on CIFAR-10.
+TRANSLATION = 3 / 32
+GRID = (5, 5, 31)
+
+
+def transformed(images, down, right, degrees):
+    """Images rotated about their centres, counter-clockwise, and then moved.
+
+    Bilinear, in one pass, with black outside. Without rotation and translation an image stays as it is,
+    to the bit.
+
+    Args:
+        images: `[N, H, W, C]`.
+        down: Pixels, `[N]`.
+        right: Pixels, `[N]`.
+        degrees: `[N]`.
+    """
+    angle = degrees * (math.pi / 180)
+    cosine, sine = tf.cos(angle), tf.sin(angle)
+    middle_y, middle_x = ((length - 1) / 2 for length in images.shape[1:3])
+    # The operation asks where each pixel of the result comes from.
+    from_x, from_y = middle_x + right, middle_y + down
+    zero = tf.zeros_like(angle)
+    matrix = [
+        cosine,
+        -sine,
+        middle_x - (cosine * from_x - sine * from_y),
+        sine,
+        cosine,
+        middle_y - (sine * from_x + cosine * from_y),
+        zero,
+        zero,
+    ]
+    moved = tf.raw_ops.ImageProjectiveTransformV3(
+        images=images,
+        transforms=tf.stack(matrix, axis=1),
+        output_shape=tf.shape(images)[1:3],
+        fill_value=0.0,
+        interpolation="BILINEAR",
+        fill_mode="CONSTANT",
+    )
+    return tf.clip_by_value(tf.ensure_shape(moved, images.shape), 0.0, 1.0)
+
+
+class Spatial(BlackBoxAttack):
+    """Rotations and translations (Engstrom et al., 2019): small moves that no lp ball contains.
+
+    This is a threat model of its own. `epsilon` and `norm` do not enter; they are taken so that all
+    attacks can be made in one way. `AttackResult.norm` is the larger share, in [0, 1], that a move takes
+    of its limits on rotation and translation; as everywhere, 0 for images that are wrong from the start and
+    infinite for those that no move fooled.
+
+    `"spatial"` goes over a grid of 5 x 5 translations and 31 rotations, the farthest moves first;
+    `"spatial-10"` is the worst of 10 random moves, each image's own. An image is done when a move fools
+    the model; the call, which gives an image for every example, gives the one with the largest margin.
+
+    Rotation and translation are one bilinear interpolation; the reference interpolates twice, and blurs.
+
+    Example:
+
+    >>> result = athe_tf.attacks.get("spatial", epsilon=0).run(model, x, y)
+
+    Args:
+        epsilon: Not used. Defaults to 0.
+        norm: Not used.
+        steps: Number of random moves; by default the grid is searched.
+        rotation: Largest rotation either way, in degrees. Defaults to 30.
+        translation: Largest translation either way, in pixels. Defaults to 3/32 of each side: 3 pixels on
+            CIFAR-10.
+        grid: Numbers of translations down, translations to the right, and rotations. Defaults to (5, 5, 31).
+
+    Reference: https://arxiv.org/abs/1712.02779
+    """
+
+    name = "spatial"
+
+    def __init__(
+        self,
+        epsilon=0.0,
+        norm="linf",
+        *,
+        steps: int | None = None,
+        rotation: float = 30.0,
+        translation: float | None = None,
+        grid: tuple[int, int, int] = GRID,
+    ):
+        super().__init__(epsilon, norm)
+        check(steps is None or steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
+        check(0 <= rotation <= 180, f"`rotation` must lie in [0, 180]. Received: rotation={rotation}.")
+        check(
+            translation is None or translation >= 0,
+            f"`translation` must not be negative. Received: translation={translation}.",
+        )
+        check(
+            len(grid) == 3 and min(grid) >= 1,
+            f"`grid` must be three positive numbers. Received: grid={grid}.",
+        )
+        self.steps = None if steps is None else int(steps)
+        self.rotation = rotation
+        self.translation = translation
+        self.grid = tuple(grid)
+
+    def limits(self, shape) -> np.ndarray:
+        """The largest moves `[down, right, degrees]` for images `[N, H, W, C]`."""
+        sides = [TRANSLATION * side if self.translation is None else self.translation for side in shape[1:3]]
+        return np.array([*sides, self.rotation], np.float32)
+
+    def moves(self) -> np.ndarray:
+        """The grid, in shares of the limits, `[K, 3]`; the farthest first, for they fool most often."""
+        axes = [np.linspace(-1, 1, count) if count > 1 else np.zeros(1) for count in self.grid]
+        grid = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+        order = np.argsort(-np.linalg.norm(grid, axis=1), kind="stable")
+        return grid[order].astype(np.float32)
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        x_adv, success, queries, share = self._search(victim, x, y, ids, random.fold(seed, round_index))
+        norm = tf.where(success, share, float("inf"))
+        zeros = tf.zeros_like(queries)
+        return Attempt(x_adv, success, queries, zeros, norm, zeros)
+
+    def search(self, victim: Victim, x, y, ids, seed):
+        return self._search(victim, x, y, ids, seed)[:3]
+
+    def _search(self, victim: Victim, x, y, ids, seed):
+        limits = tf.constant(self.limits(x.shape))
+        grid = tf.constant(self.moves())
+
+        def body(i, state, constants):
+            best, best_margin, _, queries, best_share = state
+            images, labels, names = constants
+            if self.steps is None:
+                shares = tf.tile(grid[i : i + 1], [tf.shape(images)[0], 1])
+            else:
+                shares = random.uniform(random.fold(seed, i), names, (3,))
+            candidate = transformed(images, *tf.unstack(shares * limits, axis=1))
+            margin, wrong = judged(victim, candidate, labels)
+            better = wrong | (margin > best_margin)
+            share = tf.reduce_max(tf.abs(shares) * tf.cast(limits > 0, tf.float32), axis=1)
+            state = [
+                tf.where(per_example(better), candidate, best),
+                tf.where(better, margin, best_margin),
+                wrong,
+                queries + 1,
+                tf.where(better, share, best_share),
+            ]
+            return state, wrong
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        margins = tf.fill(tf.shape(zeros), -float("inf"))
+        state = [x, margins, zeros > 0, zeros, tf.zeros_like(margins)]
+        steps = len(self.moves()) if self.steps is None else self.steps
+        best, _, success, queries, share = shrinking_loop(body, state, [x, y, ids], steps)
+        return best, success, queries, share
+
+    def settings(self) -> dict:
+        search = {"grid": self.grid} if self.steps is None else {"steps": self.steps}
+        return {
+            "rotation": self.rotation,
+            "translation": "3/32 of the side" if self.translation is None else self.translation,
+            **search,
+        }

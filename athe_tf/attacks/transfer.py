@@ -1,0 +1,117 @@
+"""Transfer: adversarial images made on one model, tried on others."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from athe_tf.attacks.base import Attack, checked_batch, clean_logits
+from athe_tf.attacks.victim import Victim, victim
+from athe_tf.errors import check
+
+#: The attacks of the hypersphere-embedding paper (Appendix C.4), and their settings: made by
+#: `[athe_tf.attacks.get(name, **HE) for name in HE_ATTACKS]`.
+HE_ATTACKS = ("pgd-20", "mim-20")
+HE = {"epsilon": 0.031, "step_size": 0.003}
+
+
+@dataclasses.dataclass
+class TransferMatrix:
+    """How accurate each model is on what was made on each; `print` it for a table.
+
+    Attributes:
+        attack: The attack's name.
+        names: The models' names.
+        accuracies: `[source, target]`; the diagonal is the white box.
+        clean: The accuracy of each model on clean images.
+        settings: How the attack was run.
+    """
+
+    attack: str
+    names: list[str]
+    accuracies: np.ndarray
+    clean: np.ndarray
+    settings: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def black_box(self) -> np.ndarray:
+        """The lowest accuracy of each model on images from the others; its clean one if there are none."""
+        others = np.where(np.eye(len(self.names), dtype=bool), np.inf, self.accuracies)
+        return np.minimum(others.min(axis=0), self.clean)
+
+    def __str__(self) -> str:
+        head = f"{self.attack}: made on"
+        rows = [(head, [*self.names]), ("(clean)", [_percent(a) for a in self.clean])]
+        rows += [
+            (name, [_percent(a) for a in row]) for name, row in zip(self.names, self.accuracies, strict=True)
+        ]
+        first = max(len(label) for label, _ in rows)
+        width = max(len(cell) for _, cells in rows for cell in cells)
+        lines = ["  ".join([label.ljust(first), *(c.rjust(width) for c in cells)]) for label, cells in rows]
+        return "\n".join(lines)
+
+
+def _percent(accuracy) -> str:
+    return f"{100 * accuracy:.2f}"
+
+
+def transfer_matrix(
+    models, x, y, attack: Attack, *, names=None, seed: int = 0, batch_size: int = 128
+) -> TransferMatrix:
+    """The accuracy of every model on the adversarial images of every model.
+
+    Images are made by calling the attack, for all examples, those that the source gets wrong included: for
+    PGD and its kin the last iterate, as the papers do, not the first that fools the source.
+
+    Example:
+
+    >>> attack = athe_tf.attacks.get("pgd-20", **athe_tf.attacks.transfer.HE)
+    >>> print(transfer_matrix({"TRADES": a, "TRADES+HE": b}, x, y, attack))
+
+    Args:
+        models: Models, a list or a mapping from names; each anything that `athe_tf.victim` takes.
+        x: Images `[N, H, W, C]` in [0, 1].
+        y: Integer labels `[N]`.
+        attack: An `Attack`.
+        names: How the models are called; by default by their own names.
+        seed: Integer.
+        batch_size: How many images go through a model at once.
+    """
+    if isinstance(models, Mapping):
+        names, models = list(models) if names is None else names, list(models.values())
+    victims = [victim(model) for model in models]
+    check(len(victims) > 0, "There are no models.")
+    names = _unique([v.name for v in victims]) if names is None else list(names)
+    check(
+        len(names) == len(victims),
+        f"Expected one name a model. Received: {len(names)} names for {len(victims)} models.",
+    )
+    for target in victims:
+        x, y = checked_batch(x, y, target.num_classes)
+    accuracies = np.empty((len(victims), len(victims)))
+    for row, source in enumerate(victims):
+        x_adv = _crafted(attack, source, x, y, seed, batch_size)
+        accuracies[row] = [_accuracy(target, x_adv, y, batch_size) for target in victims]
+    clean = np.array([_accuracy(target, x, y, batch_size) for target in victims])
+    return TransferMatrix(attack.name, names, accuracies, clean, attack.settings())
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Names with a number where several are alike."""
+    return [
+        name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}"
+        for i, name in enumerate(names)
+    ]
+
+
+def _crafted(attack: Attack, source: Victim, x, y, seed, batch_size):
+    parts = [
+        attack(source, x[part], y[part], ids=np.arange(len(x))[part], seed=seed).numpy()
+        for part in (slice(start, start + batch_size) for start in range(0, len(x), batch_size))
+    ]
+    return np.concatenate(parts)
+
+
+def _accuracy(target: Victim, x, y, batch_size) -> float:
+    found = [np.asarray(logits).argmax(axis=1) for _, logits in clean_logits(target, x, batch_size)]
+    return float((np.concatenate(found) == y).mean())

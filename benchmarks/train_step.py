@@ -1,0 +1,151 @@
+"""Speed of a training step: plain and hypersphere heads, the share of the machine's peak, PyTorch.
+
+    python -m benchmarks.train_step                     # WRN-10-1, batch 128, PGD-10
+    python -m benchmarks.train_step --model=wrn-16-4 --batch_size=64 --repeats=5
+
+Every row is measured in one process, interleaved, best of many. "A/A" is plain PGD-AT a second time: what
+differs between the two is noise. PyTorch is measured where it is installed, as the better of its default and
+its channels-last layout.
+"""
+
+import argparse
+
+import athe_tf
+from benchmarks.convolution_peak import network_flops, peak_candidates, peak_of
+from benchmarks.timing import interleaved, table
+
+import numpy as np  # isort: skip
+import tensorflow as tf  # isort: skip
+
+from athe_tf import attacks, training
+
+ROWS = [
+    ("PGD-AT", "pgd_at", "linear"),
+    ("PGD-AT again (A/A)", "pgd_at", "linear"),
+    ("PGD-AT+HE", "pgd_at", "he"),
+    ("PGD-AT+m-HE", "pgd_at", "mhe"),
+    ("TRADES", "trades", "linear"),
+    ("TRADES again (A/A)", "trades", "linear"),
+    ("TRADES+HE", "trades", "he"),
+]
+
+
+def trainer_for(framework: str, head: str, arguments) -> training.AdversarialModel:
+    """A compiled trainer on CIFAR-shaped images."""
+    net = athe_tf.models.build(
+        arguments.model, 10, head=head, mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616)
+    )
+    attack = attacks.PGD(8 / 255, step_size=2 / 255, steps=arguments.steps)
+    margin = {"he": 0.2, "mhe": 0.1}.get(head, 0.0)
+    trainer = training.get(framework)(net, attack, margin=margin)
+    trainer.compile(training.MomentumSGD(0.01, weight_decay=5e-4))
+    return trainer
+
+
+def step_of(trainer, x, y):
+    """One training step as a function without arguments."""
+    trainer.make_train_function()
+    function = trainer.train_function
+    iterator = iter(tf.data.Dataset.from_tensors((tf.constant(x), tf.constant(y))).repeat())
+
+    def step():
+        logs = function(iterator)
+        return float(logs["loss"])
+
+    return step
+
+
+def torch_step(arguments, x, y):
+    """PGD-AT on the same network in PyTorch, once for each memory layout; empty where it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    from benchmarks.torch_twins import torch_wrn
+
+    depth, widen = (int(part) for part in arguments.model.split("-")[1:])
+    steps = {}
+    for layout in ("default", "channels_last"):
+        net = torch_wrn(depth, widen, 10, mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616))
+        memory = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+        net = net.to(memory_format=memory)
+        optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, weight_decay=5e-4)
+        images = torch.tensor(x.transpose(0, 3, 1, 2).copy()).contiguous(memory_format=memory)
+        labels = torch.tensor(y, dtype=torch.long)
+
+        def step(net=net, optimizer=optimizer, images=images, labels=labels):
+            epsilon, size = 8 / 255, 2 / 255
+            net.eval()
+            delta = torch.empty_like(images).uniform_(-epsilon, epsilon)
+            x_adv = (images + delta).clamp(0, 1)
+            for _ in range(arguments.steps):
+                x_adv.requires_grad_(True)
+                loss = torch.nn.functional.cross_entropy(net(x_adv), labels, reduction="sum")
+                (gradient,) = torch.autograd.grad(loss, [x_adv])
+                with torch.no_grad():
+                    x_adv = x_adv + size * gradient.sign()
+                    x_adv = torch.min(torch.max(x_adv, images - epsilon), images + epsilon).clamp(0, 1)
+            net.train()
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(net(x_adv.detach()), labels)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        steps[f"PyTorch PGD-AT ({layout})"] = step
+    return steps
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="wrn-10-1")
+    parser.add_argument("--batch_size", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--rows", default="", help="only rows whose name contains this")
+    arguments = parser.parse_args()
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(arguments.batch_size, 32, 32, 3)).astype("float32")
+    y = rng.integers(0, 10, arguments.batch_size).astype("int32")
+    trainers = {
+        name: trainer_for(framework, head, arguments)
+        for name, framework, head in ROWS
+        if arguments.rows in name
+    }
+    steps = {name: step_of(trainer, x, y) for name, trainer in trainers.items()}
+    torch_steps = torch_step(arguments, x, y)
+    convolutions = peak_candidates()
+    peaks = {name: function for name, (function, _) in convolutions.items()}
+    best = interleaved(steps | torch_steps | peaks, arguments.repeats)
+    measured = {name: best[name] for name in steps | torch_steps}
+    report(arguments, trainers, measured, peak_of(best, convolutions))
+
+
+def report(arguments, trainers, best, peak) -> None:
+    """Prints the table and the ratios that matter."""
+    baselines = {"PGD-AT": best.get("PGD-AT"), "TRADES": best.get("TRADES")}
+    rows = [("step", "ms", "images/s", "of its plain head", "passes", "share of peak")]
+    for name, seconds in best.items():
+        trainer = trainers.get(name)
+        base = baselines.get(name.removeprefix("PyTorch ").split("+")[0].split(" ")[0])
+        ratio = f"{seconds / base:.4f}" if base else ""
+        share = passes = ""
+        if trainer is not None:
+            passes = sum(trainer.cost())
+            flops = network_flops(trainer.net) * arguments.batch_size * passes
+            share = f"{100 * flops / seconds / peak:.1f} %"
+        rows.append(
+            (name, f"{1e3 * seconds:.1f}", f"{arguments.batch_size / seconds:.1f}", ratio, passes, share)
+        )
+    print(f"{arguments.model}, batch {arguments.batch_size}, PGD-{arguments.steps}, CPU")
+    print(f"best of {arguments.repeats} interleaved rounds")
+    print(f"convolution peak {peak / 1e9:.0f} GFLOP/s\n")
+    print(table(rows))
+    pytorch = [seconds for name, seconds in best.items() if name.startswith("PyTorch")]
+    if pytorch and "PGD-AT" in best:
+        print(f"\nPyTorch's time over ours, its better layout: {min(pytorch) / best['PGD-AT']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

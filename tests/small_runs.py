@@ -1,0 +1,49 @@
+"""Tiny nets, data and runs that several tests train."""
+
+import keras
+import numpy as np
+
+import athe_tf
+from athe_tf.data import ImageSet, Splits
+
+SHAPE = (8, 8, 1)
+
+
+def tiny_net(head="he", seed=0, classes=4, batch_norm=True):
+    """Two layers with batch normalisation: the least that has everything a step meets."""
+    keras.utils.set_random_seed(seed)
+    inputs = keras.Input(SHAPE)
+    h = keras.layers.Conv2D(4, 3, strides=2, use_bias=False)(inputs)
+    h = athe_tf.BatchNorm()(h) if batch_norm else h
+    h = keras.layers.Flatten()(keras.layers.ReLU()(h))
+    if head == "linear":
+        outputs = keras.layers.Dense(classes, name="head")(h)
+    else:
+        outputs = athe_tf.CosineDense(classes, angular=head == "mhe", name="head")(h)
+    return keras.Model(inputs, outputs)
+
+
+def tiny_batch(count=16, classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(size=(count, *SHAPE)).astype("float32"), rng.integers(0, classes, count).astype(
+        "int32"
+    )
+
+
+def tiny_splits(count=64):
+    x, y = tiny_batch(count, classes=4)
+    images = (255 * x).astype("uint8")
+    parts = [ImageSet(images, y.astype("int64")) for _ in range(3)]
+    return Splits("tiny", *parts, 4, SHAPE, None, (0.5,), (0.25,))
+
+
+def get_weights(net):
+    return [np.asarray(w).copy() for w in net.weights]
+
+
+def assert_equal_weights(one, other, atol=0.0):
+    for a, b in zip(one, other, strict=True):
+        if atol:
+            np.testing.assert_allclose(a, b, atol=atol, rtol=0)
+        else:
+            np.testing.assert_array_equal(a, b)

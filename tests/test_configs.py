@@ -1,0 +1,140 @@
+"""Every file in configs/ is a run that would start, says what it is for, and has a twin on digits."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from athe_tf.cli.program import define_flags
+from athe_tf.config import TrainConfig
+from athe_tf.errors import InputError
+
+FOLDER = pathlib.Path(__file__).parent.parent / "configs"
+FILES = sorted(FOLDER.glob("*.flags"))
+NAMES = [path.stem for path in FILES]
+HEADS = ("", "_he", "_mhe")
+CIFAR = [name for name in NAMES if name.startswith("cifar_")]
+
+
+def read(name):
+    values = flags.FlagValues()
+    define_flags(TrainConfig, values)
+    values(["bin/train", f"--flagfile={FOLDER / name}.flags"])
+    return TrainConfig(**{flag: values[flag].value for flag in TrainConfig.__dataclass_fields__})
+
+
+def test_all_rows_of_the_paper_have_a_config():
+    expected = {f"cifar_{f}{h}" for f in ("pgd_at", "alp", "trades", "fast_at", "free_at") for h in HEADS}
+    expected |= {f"cifar_pgd_at_{h}" for h in ("fn", "wn", "fn_wn", "he_aa", "he_aa_wrn34_20")}
+    assert expected == set(CIFAR)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_config_is_valid_and_its_header_says_all(name):
+    config = read(name)
+    lines = (FOLDER / f"{name}.flags").read_text().splitlines()
+    header = [line for line in lines if line.startswith("#")]
+    assert lines[: len(header)] == header and re.fullmatch(r"# [A-Z].*\.", header[0])
+    labels = [match[1] for line in header if (match := re.match(r"# (\w+): +\S", line))]
+    assert labels == ["Purpose", "Expected", "Cost", "Command"]
+    assert header[-1].endswith(f"bin/train --flagfile=configs/{name}.flags --workdir=runs/{name}")
+    if name.startswith("cifar_"):
+        assert re.search(r"Table \d+, in %|Section 4\.1, in %", "\n".join(header))
+    assert config.dataset == ("cifar10" if name.startswith("cifar_") else "digits")
+    assert config.framework == next(
+        f for f in ("standard", "pgd_at", "alp", "trades", "fast_at", "free_at") if f in name
+    )
+
+
+@pytest.mark.parametrize("name", CIFAR)
+def test_every_cifar_config_has_its_twin_on_digits(name):
+    one, other = read(name), read(name.replace("cifar_", "digits_"))
+    for setting in (
+        "framework", "head", "scale", "training_margin", "beta", "pairing", "pairing_form", "replays",
+        "noise_in_box", "attack_steps", "start", "norm", "guarded_drop", "lr_schedule",
+    ):  # fmt: skip
+        assert getattr(one, setting) == getattr(other, setting), setting
+
+
+def test_all_digits_configs_have_the_same_epsilon():
+    assert len({read(name).epsilon for name in NAMES if name.startswith("digits_")}) == 1
+
+
+@pytest.mark.parametrize("name", CIFAR)
+def test_recipes_are_the_papers_text_the_released_one_and_table_3(name):
+    c = read(name)
+    recipe = (c.model, c.epochs, c.lr_drops if c.lr_schedule == "piecewise" else (), c.weight_decay)
+    if "_aa" in name:
+        model = "wrn-34-20" if name.endswith("20") else "wrn-34-10"
+        assert (*recipe, c.scale, c.margin) == (model, 77, (74.0,), 5e-4, 10.0, 0.2)
+    elif c.framework in ("fast_at", "free_at"):
+        epochs, rate = {"fast_at": (30, 0.2), "free_at": (10, 0.04)}[c.framework]
+        assert recipe == ("preact_resnet18", epochs, (), 5e-4)
+        assert (c.lr_schedule, c.learning_rate, c.replays) == ("cyclic", rate, 8)
+    else:
+        assert recipe == ("wrn-34-10", 100, (75.0, 90.0), 2e-4)
+        assert (c.step_size, c.attack_steps) == (2 / 255, 10)
+    assert (c.epsilon, c.batch_size, c.momentum) == (8 / 255, 128, 0.9)
+    expected_margin = 0.1 if c.head == "mhe" else 0.2 if c.head == "he" and "fn" not in name else 0.0
+    assert c.training_margin == expected_margin
+    assert c.head == "linear" or c.scale == (10.0 if "_aa" in name else 15.0)
+
+
+def test_reading_a_config_starts_no_tensorflow():
+    code = (
+        "import sys; sys.path.insert(0, '.'); from tests.test_configs import read, NAMES; "
+        "[read(name) for name in NAMES]; assert 'tensorflow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=FOLDER.parent)
+
+
+# -- combinations that cannot work --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"framework": "free_at", "restarts": 3}, r"no restarts. Received: --restarts=3. Leave --restarts"),
+        ({"framework": "fast_at", "restarts": 2}, "no restarts"),
+        ({"framework": "fast_at", "steps": 10}, r"one attack step. Received: --steps=10.*framework=pgd_at"),
+        ({"framework": "free_at", "steps": 10}, r"Received: --steps=10. Leave --steps out, or use --replays"),
+        ({"framework": "free_at", "bn_mode": "train"}, "Leave --bn_mode out"),
+        ({"framework": "standard", "bn_mode": "eval"}, "Leave --bn_mode out"),
+        ({"framework": "free_at", "start": "uniform"}, "Leave --start out"),
+        ({"framework": "free_at", "logit_scale": "1"}, "Leave --logit_scale out"),
+        ({"framework": "free_at", "norm": "l1"}, "free_at' exists for linf and l2"),
+        ({"framework": "free_at", "replays": 0}, "--replays must be larger than 0"),
+        ({"head": "linear", "margin": 0.2}, "A margin needs a hypersphere head"),
+        ({"framework": "alp", "pairing": -1.0}, "--pairing must not be negative"),
+        ({"framework": "alp", "pairing_form": "l1"}, r"Unknown pairing_form 'l1'.*Available: l2, mse"),
+        ({"ema": 1.0}, r"--ema must lie in \[0, 1\)"),
+        ({"guard_drop": 20.0}, r"--guard_drop must lie in \[0, 1\)"),
+        ({"clip_norm": 0.0}, "--clip_norm must be larger than 0"),
+        ({"early_stopping": 0}, "--early_stopping must be larger than 0"),
+        ({"early_stopping": 3, "validation_size": 0}, "--early_stopping looks at validation images"),
+        ({"mixed_precision": "float32"}, "Unknown mixed_precision 'float32'"),
+    ],
+)
+def test_a_bad_combination_is_refused_with_a_remedy(settings, message):
+    with pytest.raises(InputError, match=message):
+        TrainConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    "framework, steps, step_size, drop",
+    [
+        ("pgd_at", 10, 0.05, 0.0),
+        ("alp", 10, 0.05, 0.0),
+        ("trades", 10, 0.05, 0.0),
+        ("fast_at", 1, 0.25, 0.2),
+        ("free_at", 1, 0.2, 0.0),
+    ],
+)
+def test_what_is_left_out_is_the_frameworks_own(framework, steps, step_size, drop):
+    config = TrainConfig(framework=framework, epsilon=0.2)
+    assert (config.attack_steps, config.attack_step_size, config.guarded_drop) == (steps, step_size, drop)
+    assert TrainConfig(framework=framework, epsilon=0.2, guard_drop=0.0).guarded_drop == 0.0
+    assert TrainConfig(framework=framework, epsilon=0.2, step_size=0.01).attack_step_size == 0.01

@@ -1,0 +1,32 @@
+"""`import athe_tf` is instant, and its names are there when they are asked for."""
+
+import subprocess
+import sys
+
+import pytest
+
+import athe_tf
+
+
+def test_importing_does_not_start_tensorflow():
+    code = (
+        "import athe_tf, athe_tf.config, sys; sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_onednn_is_on_unless_the_user_decided():
+    code = "import athe_tf, os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    for env, expected in (({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")):
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+        assert out.stdout.strip() == expected
+
+
+@pytest.mark.parametrize("name", list(athe_tf.__all__))
+def test_every_public_name_loads(name):
+    assert getattr(athe_tf, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'CosinDense'"):
+        athe_tf.CosinDense  # noqa: B018

@@ -1,0 +1,168 @@
+"""A run that is killed and started again ends as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from athe_tf.cli.train import action
+from athe_tf.config import TrainConfig
+from athe_tf.data import load
+from athe_tf.training import FRAMEWORKS, callbacks
+from athe_tf.training.callbacks import BestKeeper
+from athe_tf.training.run import train
+from athe_tf.training.state import Progress, load_state, save_state
+from athe_tf.workdir import Workdir, flagfile
+from tests.small_runs import assert_equal_weights, get_weights, tiny_net
+
+EPOCHS = 3
+FRAMEWORK_FLAGS: dict[str, dict] = {}
+
+
+def settings(framework, workdir, **changes):
+    base = {
+        "dataset": "digits",
+        "model": "small_cnn",
+        "head": "he",
+        "framework": framework,
+        "epsilon": 0.1,
+        "epochs": EPOCHS,
+        "batch_size": 256,
+        "learning_rate": 0.05,
+        "lr_drops": (2.0,),
+        "validation_attack": "pgd-2",
+        "augmentation": "pad_crop",
+        "workdir": str(workdir),
+    }
+    if framework in ("pgd_at", "alp", "trades"):
+        base["steps"] = 2
+    return TrainConfig(**base | FRAMEWORK_FLAGS.get(framework, {}) | changes)
+
+
+def quiet(*args, **kwargs):
+    pass
+
+
+def run_in_process(config):
+    return train(config, load(config.dataset), Workdir(config.workdir), write=quiet)
+
+
+def final_weights(workdir):
+    return get_weights(keras.models.load_model(Workdir(workdir).final, compile=False))
+
+
+def command(config):
+    flags = flagfile(config).split()
+    return [sys.executable, "-m", "athe_tf.cli.train", *flags, f"--workdir={config.workdir}"]
+
+
+@pytest.mark.parametrize("framework", list(FRAMEWORKS))
+def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(framework, tmp_path):
+    straight = settings(framework, tmp_path / "straight")
+    expected = get_weights(run_in_process(straight).net)
+    # A backup after every step, so that the kill falls into the middle of an epoch.
+    killed = settings(framework, tmp_path / "killed", backup_minutes=0.0)
+    workdir = Workdir(killed.workdir)
+    process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 120
+        while not workdir.backup.exists():
+            assert process.poll() is None, process.stderr.read().decode()
+            assert time.monotonic() < deadline, "no backup within two minutes"
+            time.sleep(0.01)
+    finally:
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+    assert not workdir.finished
+    resumed = run_in_process(killed)
+    assert_equal_weights(expected, get_weights(resumed.net))
+    assert_equal_weights(expected, final_weights(killed.workdir))
+    rows = workdir.metrics.read_text().splitlines()
+    assert len(rows) == 1 + EPOCHS
+    straight_rows = Workdir(straight.workdir).metrics.read_text().splitlines()
+    for one, other in zip(rows, straight_rows, strict=True):  # all but the seconds
+        assert one.rsplit(",", 1)[0] == other.rsplit(",", 1)[0]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The weights of a TRADES run that nobody interrupted."""
+    config = settings("trades", tmp_path_factory.mktemp("undisturbed") / "run")
+    return get_weights(run_in_process(config).net)
+
+
+class Stop(Exception):
+    pass
+
+
+# Steps of an epoch: 4. The first step, the first of an epoch, the last but one of an epoch.
+@pytest.mark.parametrize("stop", [1, 5, 7])
+def test_a_run_can_be_interrupted_at_any_step(stop, tmp_path, monkeypatch, undisturbed):
+    original = callbacks.Backup.on_train_batch_end
+    steps = []
+
+    def interrupted(self, batch, logs=None):
+        original(self, batch, logs)
+        steps.append(1)
+        if len(steps) == stop:
+            raise Stop
+
+    config = settings("trades", tmp_path / "run", backup_minutes=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(callbacks.Backup, "on_train_batch_end", interrupted)
+        with pytest.raises(Stop):
+            run_in_process(config)
+    assert_equal_weights(undisturbed, get_weights(run_in_process(config).net))
+
+
+def test_the_backup_is_gone_when_the_run_is_finished_and_a_second_call_does_nothing(tmp_path, capsys):
+    config = settings("standard", tmp_path / "run", epochs=1)
+    run_in_process(config)
+    workdir = Workdir(config.workdir)
+    assert workdir.finished and not workdir.backup.exists()
+    before = workdir.final.stat().st_mtime_ns
+
+    class NoFlags(dict):
+        def __getitem__(self, name):
+            return type("Flag", (), {"value": False})
+
+    action(config, NoFlags())
+    assert "is finished" in capsys.readouterr().out
+    assert workdir.final.stat().st_mtime_ns == before
+
+
+def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
+    path = tmp_path / "best.keras"
+    keeper = BestKeeper(path, Progress())
+    keeper.set_model(tiny_net())
+    keeper.on_epoch_end(0, {"val_robust_accuracy": 0.5})
+    kept = path.read_bytes()
+    # A new process that lost its backup knows nothing but the files.
+    restarted = BestKeeper(path, Progress())
+    restarted.set_model(tiny_net(seed=1))
+    restarted.on_train_begin()
+    restarted.on_epoch_end(0, {"val_robust_accuracy": 0.4})
+    assert path.read_bytes() == kept
+    restarted.on_epoch_end(1, {"val_robust_accuracy": 0.6})
+    assert path.read_bytes() != kept
+    assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.6, "epoch": 2}
+
+
+def test_state_round_trips_every_variable(tmp_path):
+    config = settings("trades", tmp_path / "run", epochs=1)
+    trainer = run_in_process(config)
+    save_state(tmp_path / "s.npz", trainer, Progress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))
+    kept = [np.asarray(v).copy() for v in (*trainer.variables, *trainer.optimizer.variables)]
+    for variable in trainer.net.trainable_variables:
+        variable.assign(np.zeros(variable.shape))
+    progress = load_state(tmp_path / "s.npz", trainer)
+    assert (progress.epoch, progress.step, progress.best) == (3, 2, 0.5)
+    assert_equal_weights(kept, [np.asarray(v) for v in (*trainer.variables, *trainer.optimizer.variables)])
