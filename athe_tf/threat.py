@@ -55,6 +55,10 @@ class ThreatModel:
         """The admissible point for `x_adv`: inside the ball around `x` and inside [0, 1]."""
         raise NotImplementedError
 
+    def projector(self, x):
+        """`project` around a fixed `x`, for loops: what does not change is computed once."""
+        return lambda x_adv: self.project(x, x_adv)
+
     def ascent(self, gradient):
         """The direction of length one (in this norm) along which a loss with this gradient rises most."""
         raise NotImplementedError
@@ -86,9 +90,12 @@ class Linf(ThreatModel):
     largest_epsilon = 1.0
 
     def project(self, x, x_adv):
+        return self.projector(x)(x_adv)
+
+    def projector(self, x):
         low = tf.maximum(x - self.epsilon, 0.0)
         high = tf.minimum(x + self.epsilon, 1.0)
-        return tf.minimum(tf.maximum(x_adv, low), high)
+        return lambda x_adv: tf.clip_by_value(x_adv, low, high)
 
     def ascent(self, gradient):
         return tf.sign(gradient)

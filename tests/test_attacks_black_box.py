@@ -56,8 +56,7 @@ def test_images_stay_admissible_inputs_untouched_budgets_kept(curved, case):
     kept = x.copy()
     attack, budget = make(case)
     result = attack.run(curved, x, y)
-    points = [result.x_adv] if case == "zoo-threshold" else [result.x_adv, attack(curved, x, y).numpy()]
-    for x_adv in points:
+    for x_adv in (result.x_adv, attack(curved, x, y).numpy()):
         assert x_adv.dtype == np.float32 and np.isfinite(x_adv).all()
         assert x_adv.min() >= 0 and x_adv.max() <= 1
         assert attack.threat.distance(x, x_adv).numpy().max() <= attack.threat.epsilon + 1e-6
@@ -131,11 +130,21 @@ def test_any_number_of_classes(case, classes):
     assert result.queries.max() <= budget
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "zoo-threshold"])
+@pytest.mark.parametrize("case", CASES)
 def test_epsilon_zero_changes_nothing(linear, case):
     y = predictions(linear, IMAGES)
     attack, _ = make(case, epsilon=0.0)
     np.testing.assert_array_equal(attack(linear, IMAGES, y), IMAGES)
+
+
+@pytest.mark.parametrize("case", ["square", "spsa"])
+def test_inside_a_function_an_attack_gives_what_it_gives_outside(curved, case):
+    x = np.random.default_rng(3).uniform(size=(9, 7, 5, 1)).astype("float32")
+    y = predictions(curved, x)
+    attack, _ = make(case)
+    target = athe_tf.victim(curved)
+    inside = tf.function(lambda images, labels: attack(target, images, labels, seed=3))(x, y)
+    np.testing.assert_allclose(inside, attack(curved, x, y, seed=3), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ESTIMATING)
@@ -169,7 +178,7 @@ def test_the_estimate_is_the_gradient_times_q(linear, name):
     assert cosine.min() > 0.97
 
 
-@pytest.mark.parametrize("chunk", [2, 6, 40, 256])
+@pytest.mark.parametrize("chunk", [2, 40])
 def test_the_estimate_does_not_depend_on_how_probes_are_divided(linear, chunk):
     y = predictions(linear, IMAGES)[:5]
     x = tf.constant(IMAGES[:5])

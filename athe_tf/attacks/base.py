@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf import random
+from athe_tf.attacks.lanes import craft_in_lanes, map_in_lanes
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, check
 from athe_tf.threat import threat_model
@@ -141,7 +142,9 @@ class Attack:
         x, y = tf.convert_to_tensor(x, tf.float32), tf.cast(tf.convert_to_tensor(y), tf.int32)
         ids = tf.range(tf.shape(x)[0]) if ids is None else ids
         if tf.inside_function():
-            return self.craft(target, x, y, ids, seed)
+            if not target.independent:
+                return self.craft(target, x, y, ids, seed)
+            return craft_in_lanes(lambda a, b, c: self.craft(target, a, b, c, seed), x, y, ids)
         self.check_victim(target)
         self.prepare(target, x, y, batch_size=len(x))
         return self._compiled_for(target, x.shape, "craft")(x, y, _ids(ids), random.fold(seed))
@@ -170,14 +173,17 @@ class Attack:
         standing = np.flatnonzero(~result.success)
         rounds = self.rounds(target)
         for round_index in range(rounds):
-            for start in range(0, len(standing), batch_size):
-                rows = standing[start : start + batch_size]
-                outcome = attempt(x[rows], y[rows], _ids(ids[rows]), random.fold(seed), round_index)
+            batches = [standing[i : i + batch_size] for i in range(0, len(standing), batch_size)]
+
+            def one_batch(rows, round_index=round_index):
+                return attempt(x[rows], y[rows], _ids(ids[rows]), random.fold(seed), round_index)
+
+            done = 0
+            for rows, outcome in map_in_lanes(one_batch, batches):
                 _record(result, rows, outcome, x)
+                done += len(rows)
                 if progress is not None:
-                    progress(
-                        round_index + (start + len(rows)) / len(standing), rounds, (~result.success).sum()
-                    )
+                    progress(round_index + done / len(standing), rounds, (~result.success).sum())
             standing = standing[~result.success[standing]]
             if not len(standing):
                 break

@@ -194,10 +194,10 @@ class PGD(Attack):
         wrong = misclassified(logits, y)
         return tf.logical_not(wrong) if self.targeted else wrong
 
-    def step(self, x, x_adv, gradient, memory):
-        """One step up and back into the ball."""
+    def step(self, project, x_adv, gradient, memory):
+        """One step up and, with `project`, back into the ball."""
         direction, memory = self.direction(gradient, memory)
-        return self.threat.project(x, x_adv + self.step_size * direction), memory
+        return project(x_adv + self.step_size * direction), memory
 
     def start_point(self, victim: Victim, x, ids, seed, round_index):
         """The start of a restart."""
@@ -212,6 +212,7 @@ class PGD(Attack):
         reference or to compare rounds.
         """
         inputs = self.loss_inputs(victim, x)
+        project = self.threat.projector(x)
 
         def climb(round_index):
             reference = self.round_inputs(victim, inputs, y, ids, seed, round_index)
@@ -219,7 +220,7 @@ class PGD(Attack):
 
             def body(x_adv, *memory):
                 _, gradient, _ = gradient_of(objective, x_adv)
-                x_adv, memory = self.step(x, x_adv, gradient, list(memory))
+                x_adv, memory = self.step(project, x_adv, gradient, list(memory))
                 return x_adv, *memory
 
             loop = (self.start_point(victim, x, ids, seed, round_index), *self.initial_memory(x))
@@ -247,7 +248,7 @@ class PGD(Attack):
             images, labels, *reference = constants
             logits, gradient, bad = gradient_of(self.objective(victim, labels, reference), x_adv)
             success = self.succeeded(logits, labels) if any_iterate else success
-            stepped, memory = self.step(images, x_adv, gradient, memory)
+            stepped, memory = self.step(self.threat.projector(images), x_adv, gradient, memory)
             x_adv = tf.where(tf.reshape(success, [-1, 1, 1, 1]), x_adv, stepped)
             return [x_adv, success, queries + 1, gradients + 1, nonfinite + bad, *memory], success
 

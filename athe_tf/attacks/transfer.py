@@ -65,7 +65,8 @@ def transfer_matrix(
 
     Example:
 
-    >>> attack = athe_tf.attacks.get("pgd-20", **athe_tf.attacks.transfer.HE)
+    >>> from athe_tf.attacks.transfer import HE, transfer_matrix
+    >>> attack = athe_tf.attacks.get("pgd-20", **HE)
     >>> print(transfer_matrix({"TRADES": a, "TRADES+HE": b}, x, y, attack))
 
     Args:

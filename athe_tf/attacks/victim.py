@@ -27,6 +27,8 @@ class Victim:
         num_classes: `L`, or `None` when only a call can tell.
         name: How reports call it.
         facts: What its card says, for models that come with one.
+        independent: Whether the logits of an image do not depend on the rest of its batch. False in
+            training mode, where batch normalisation mixes them.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Victim:
         num_classes: int | None = None,
         name: str = "model",
         facts: dict | None = None,
+        independent: bool = True,
     ):
         self._logits = logits
         self._features = features
@@ -47,6 +50,7 @@ class Victim:
         self.num_classes = num_classes
         self.name = name
         self.facts = facts or {}
+        self.independent = independent
 
     def logits(self, x):
         """Logits in float32, whatever the model computes in."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack, judged, query_budget, wrong_among
-from athe_tf.attacks.minimum_norm import TOLERANCE, flat
+from athe_tf.attacks.minimum_norm import TOLERANCE, flat, per_example
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check, check_choice
 
@@ -115,7 +115,7 @@ class ZOO(BlackBoxAttack):
             success = solved | wrong_among(victim, x_adv, labels, tested)
             adam, direction = Adam(*memory).updated(slope, visited)
             moved = self._move(images, x_adv, direction)
-            x_adv = tf.where(tf.reshape(success, [-1, 1, 1, 1]), x_adv, moved)
+            x_adv = tf.where(per_example(success), x_adv, moved)
             queries += 2 + tf.cast(tested, tf.int32)
             return [x_adv, success, queries, *adam], success | (queries + MOST_QUERIES_OF_A_ROUND > budget)
 
@@ -126,6 +126,8 @@ class ZOO(BlackBoxAttack):
         )
         tested = ~success & self._within(x, x_adv)
         success |= wrong_among(victim, x_adv, y, tested)
+        # Who only wants images gets admissible ones in either mode.
+        x_adv = tf.where(per_example(success), x_adv, self.threat.project(x, x_adv))
         return x_adv, success, queries + tf.cast(tested, tf.int32)
 
     def _slope(self, victim: Victim, images, x_adv, labels, visited):

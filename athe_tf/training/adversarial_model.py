@@ -164,6 +164,7 @@ class AdversarialModel(keras.Model):
             scale=self.scale,
             num_classes=net.output_shape[-1],
             name=net.name,
+            independent=not training,
         )
 
     def step_seed(self):
