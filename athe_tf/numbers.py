@@ -21,14 +21,15 @@ def parse_number(text) -> float:
 
 
 def format_number(value: float) -> str:
-    """Writes whole 255ths as people do, everything else as Python does.
+    """Writes whole 255ths as people do, unless a short decimal says the same.
 
     Example:
 
-    >>> format_number(8 / 255), format_number(0.031)
-    ('8/255', '0.031')
+    >>> format_number(8 / 255), format_number(0.031), format_number(0.2)
+    ('8/255', '0.031', '0.2')
     """
+    decimal = f"{value:g}"
     pixels = value * 255
-    if 0 < abs(pixels) < 255 and abs(pixels - round(pixels)) < 1e-9:
+    if float(decimal) != value and abs(pixels) < 255 and abs(pixels - round(pixels)) < 1e-9:
         return f"{round(pixels)}/255"
-    return f"{value:g}"
+    return decimal

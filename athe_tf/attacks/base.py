@@ -141,13 +141,14 @@ class Attack:
             x, y = checked_batch(x, y, target.num_classes)
         x, y = tf.convert_to_tensor(x, tf.float32), tf.cast(tf.convert_to_tensor(y), tf.int32)
         ids = tf.range(tf.shape(x)[0]) if ids is None else ids
+        seed = random.fold(seed)
         if tf.inside_function():
             if not target.independent:
                 return self.craft(target, x, y, ids, seed)
             return craft_in_lanes(lambda a, b, c: self.craft(target, a, b, c, seed), x, y, ids)
         self.check_victim(target)
         self.prepare(target, x, y, batch_size=len(x))
-        return self._compiled_for(target, x.shape, "craft")(x, y, _ids(ids), random.fold(seed))
+        return self._compiled_for(target, x.shape, "craft")(x, y, _ids(ids), seed)
 
     def run(
         self, model, x, y, ids=None, seed=0, batch_size: int = 128, progress: Callable | None = None

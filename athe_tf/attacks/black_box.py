@@ -63,6 +63,8 @@ class BlackBoxAttack(Attack):
         zeros = tf.zeros_like(queries)
         return Attempt(x_adv, success, queries, zeros, norm, zeros)
 
+    # Written as a graph already: to rewrite it takes AutoGraph, in a caller's function, seconds to minutes.
+    @tf.autograph.experimental.do_not_convert
     def craft(self, victim: Victim, x, y, ids, seed):
         """The best images found, adversarial or not; of several restarts those with the largest margin."""
         return best_round(

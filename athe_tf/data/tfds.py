@@ -1,5 +1,9 @@
 """Any image classification set of TensorFlow Datasets, by its name."""
 
+import os
+import socket
+import urllib.parse
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
@@ -12,6 +16,9 @@ from athe_tf.errors import InputError, check
 
 # Sets whose decoded images need less than this are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30
+
+# How long a host may take to answer before the set counts as out of reach.
+REACH_SECONDS = 10.0
 
 # Means and standard deviations that the literature uses, so that models can be compared.
 STATISTICS = {
@@ -85,6 +92,7 @@ def _prepare(name, builder):
     if builder.is_prepared():
         return
     try:
+        _check_reachable(builder)
         builder.download_and_prepare()
     # Whatever went wrong (no network, no disk space, a file to fetch by hand), the answer is the same.
     except Exception as error:
@@ -92,6 +100,22 @@ def _prepare(name, builder):
             f"The data set '{name}' is not in {builder.data_dir}, and it could not be downloaded "
             f"({type(error).__name__}: {error}). Give --data_dir with a prepared copy, or use npz:PATH."
         ) from error
+
+
+def _check_reachable(builder) -> None:
+    """Raises `OSError` when no host of the set answers; TFDS itself would go on trying for minutes."""
+    if any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ):
+        return
+    addresses = {urllib.parse.urlsplit(url) for url in getattr(builder, "url_infos", None) or {}}
+    failure: OSError | None = None
+    for host, port in {(a.hostname, a.port or (80 if a.scheme == "http" else 443)) for a in addresses}:
+        try:
+            socket.create_connection((host, port), timeout=REACH_SECONDS).close()
+            return
+        except OSError as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def _parts(name, builder, keys):
