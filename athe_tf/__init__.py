@@ -28,6 +28,7 @@ _NAMES = {
     "MarginCrossentropy": "athe_tf.losses",
     "evaluate": "athe_tf.evaluation.evaluate",
     "export": "athe_tf.saved_model",
+    "load_model": "athe_tf.saved_model",
     "victim": "athe_tf.attacks.victim",
 }
 

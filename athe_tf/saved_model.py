@@ -7,6 +7,7 @@ import shutil
 import keras
 import tensorflow as tf
 
+import athe_tf.layers  # noqa: F401  (registers the layers that a file may name)
 from athe_tf.attacks.victim import penultimate
 from athe_tf.errors import InputError
 from athe_tf.layers.cosine_dense import CosineDense
@@ -85,3 +86,23 @@ def _normalization(net: keras.Model) -> dict | None:
             mean = [float(v) for v in tf.reshape(layer.mean, [-1])]
             return {"mean": mean, "std": [float(v) ** 0.5 for v in tf.reshape(layer.variance, [-1])]}
     return None
+
+
+def load_model(path) -> keras.Model:
+    """A Keras model from a `.keras` file, whatever layers of this library it has.
+
+    `keras.models.load_model` does the same once `athe_tf.layers` was imported.
+
+    Example:
+
+    >>> net = athe_tf.load_model("runs/digits/best.keras")
+    """
+    if pathlib.Path(path).suffix not in (".keras", ".h5"):
+        raise InputError(f"Expected a .keras file, a SavedModel folder or a workdir. Received: '{path}'.")
+    try:
+        return keras.models.load_model(path, compile=False)
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"The model file '{path}' cannot be read: {first}. It may be truncated; copy or train it again."
+        ) from error

@@ -21,8 +21,8 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks
-from athe_tf.evaluation.loading import load_keras
 from athe_tf.numbers import format_number, parse_number
+from athe_tf.saved_model import load_model
 from athe_tf.workdir import find_model, run_of
 
 CW = {"search_steps": 3, "learning_rate": 0.05, "initial_c": 1.0}
@@ -197,7 +197,7 @@ def main() -> None:
     run = run_of(arguments.model)
     dataset = run.read_config().dataset if run else "cifar10"
     x, y = athe_tf.data.load(dataset, data_dir=arguments.data_dir).test.arrays(arguments.images)
-    model = load_keras(find_model(arguments.model))
+    model = load_model(find_model(arguments.model))
     bench = Bench(model, x, y, arguments.epsilon, arguments.batch_size)
     print(
         f"{model.name} on {len(x)} images of {dataset}, linf {format_number(arguments.epsilon)}, "

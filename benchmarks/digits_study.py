@@ -9,46 +9,59 @@ with 5 restarts on the margin. Runs that are finished are not repeated.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
+from absl import flags
+
+import athe_tf
+from athe_tf.cli.program import define_flags
+from athe_tf.config import TrainConfig
+from athe_tf.training.run import train
+from athe_tf.workdir import Workdir
 from benchmarks.timing import table
+
+import keras  # isort: skip  (after athe_tf, which chooses oneDNN)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FRAMEWORKS = ("pgd_at", "alp", "trades", "free_at", "fast_at")
 HEADS = ("", "_he", "_mhe")
 CONFIGS = ["standard", *(framework + head for framework in FRAMEWORKS for head in HEADS)]
-ATTACKS = "pgd-50,cw-linf-50x5"
+ATTACKS = ("pgd-50", "cw-linf-50x5")
 
 
-def run_one(folder: pathlib.Path, config: str, seed: int) -> None:
+def run_one(folder: pathlib.Path, config_name: str, seed: int) -> None:
     """Trains and evaluates one config with one seed, unless that is done."""
-    workdir = folder / f"{config}_seed{seed}"
-    result = workdir / "evaluation" / "evaluation.json"
-    if result.exists() and result.stat().st_size:
+    result = folder / f"{config_name}_seed{seed}" / "evaluation.json"
+    if result.exists():
         return
-    train = ["bin/train", f"--flagfile=configs/digits_{config}.flags", f"--seed={seed}"]
-    evaluate = [
-        "bin/evaluate",
-        f"--model={workdir}",
-        f"--attacks={ATTACKS}",
-        f"--output={workdir}/evaluation",
-    ]
-    for command in ([*train, f"--workdir={workdir}"], evaluate):
-        done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
-    print(f"{config}, seed {seed}: done", flush=True)
+    config = read_config(config_name, seed, result.parent)
+    splits = athe_tf.data.load(config.dataset)
+    train(config, splits, Workdir(config.workdir), write=lambda *_, **__: None)
+    net = athe_tf.load_model(Workdir(config.workdir).best)
+    report = athe_tf.evaluate(net, splits.test, attacks=ATTACKS, epsilon=config.epsilon, norm=config.norm)
+    result.write_text(report.to_json())
+    print(f"{config_name}, seed {seed}: worst case {100 * report.worst_case_accuracy:.1f} %", flush=True)
+    keras.backend.clear_session()
+
+
+def read_config(name: str, seed: int, workdir: pathlib.Path) -> TrainConfig:
+    """The config of a file in configs/."""
+    values = flags.FlagValues()
+    define_flags(TrainConfig, values)
+    values(["", f"--flagfile={ROOT / 'configs' / f'digits_{name}.flags'}"])
+    settings = {field.name: values[field.name].value for field in dataclasses.fields(TrainConfig)}
+    return TrainConfig(**settings | {"seed": seed, "workdir": str(workdir)})
 
 
 def results(folder: pathlib.Path, config: str) -> list[dict]:
     """The evaluations of a config, one a seed."""
-    paths = sorted(folder.glob(f"{config}_seed*/evaluation/evaluation.json"))
-    return [json.loads(path.read_text()) for path in paths if path.stat().st_size]
+    paths = sorted(folder.glob(f"{config}_seed*/evaluation.json"))
+    return [json.loads(path.read_text()) for path in paths]
 
 
 def shown(values: list[float]) -> str:
@@ -84,15 +97,22 @@ def main() -> None:
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/study"))
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--worker", type=int, help="which of the processes this is; given by the program")
     parser.add_argument("--table", action="store_true", help="only print what is there")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
-    if not arguments.table:
+    if arguments.worker is not None:
         seeds = [int(seed) for seed in arguments.seeds.split(",")]
-        with ThreadPoolExecutor(arguments.processes) as pool:
-            jobs = [pool.submit(run_one, folder, config, seed) for seed in seeds for config in CONFIGS]
-            for job in jobs:
-                job.result()
+        jobs = [(config, seed) for seed in seeds for config in CONFIGS]
+        for config, seed in jobs[arguments.worker :: arguments.processes]:
+            run_one(folder, config, seed)
+        return
+    if not arguments.table:
+        command = [sys.executable, "-m", "benchmarks.digits_study", *sys.argv[1:]]
+        workers = [subprocess.Popen([*command, f"--worker={i}"]) for i in range(arguments.processes)]
+        codes = [worker.wait() for worker in workers]
+        if any(codes):
+            raise SystemExit("A worker failed.")
     print(summary(folder))
 
 

@@ -121,3 +121,20 @@ def test_an_empty_data_set_is_refused(linear):
     empty = tf.data.Dataset.from_tensor_slices((IMAGES[:0], np.zeros(0, "int32"))).batch(4)
     with pytest.raises(InputError, match="no images"):
         athe_tf.evaluate(linear, empty)
+
+
+def test_probabilities_are_refused_and_explained(linear):
+    def softmax_model(x):
+        return tf.nn.softmax(linear(x))
+
+    with pytest.raises(InputError, match="look like probabilities.*Remove the softmax"):
+        athe_tf.evaluate(softmax_model, (IMAGES, predictions(linear, IMAGES)), attacks=["fgsm"])
+
+
+def test_raw_cosines_are_named_in_the_report(linear):
+    def cosines(x):
+        return tf.tanh(0.1 * linear(x))
+
+    report = athe_tf.evaluate(cosines, (IMAGES, predictions(linear, IMAGES)), attacks=["fgsm"], epsilon=0.01)
+    assert any("Cosine logits at scale 1" in text for text in report.warnings)
+    assert "Warning: Cosine logits" in str(report)

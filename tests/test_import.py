@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import athe_tf
+from athe_tf.numbers import format_number, parse_number
 
 
 def test_importing_does_not_start_tensorflow():
@@ -30,3 +31,11 @@ def test_every_public_name_loads(name):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'CosinDense'"):
         athe_tf.CosinDense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "value, text", [(8 / 255, "8/255"), (0.031, "0.031"), (0.2, "0.2"), (0.0, "0"), (2e-4, "0.0002")]
+)
+def test_numbers_are_written_as_people_write_them(value, text):
+    assert format_number(value) == text
+    assert parse_number(text) == value

@@ -10,7 +10,8 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.victim import saved_model_victim
 from athe_tf.errors import InputError
-from athe_tf.evaluation.loading import load_keras, load_model
+from athe_tf.evaluation.loading import open_victim
+from athe_tf.saved_model import load_model
 from tests.small_runs import tiny_batch, tiny_net
 
 X, Y = tiny_batch(40)
@@ -27,8 +28,8 @@ def exported(request, tmp_path_factory):
 
 def test_logits_features_and_gradients_are_those_of_the_keras_file(exported):
     _, folder = exported
-    keras_victim = athe_tf.victim(load_keras(folder / "m.keras"))
-    saved = load_model(folder / "saved")
+    keras_victim = athe_tf.victim(load_model(folder / "m.keras"))
+    saved = open_victim(folder / "saved")
     np.testing.assert_allclose(saved.logits(X), keras_victim.logits(X), atol=1e-6)
     np.testing.assert_allclose(saved.features(X), keras_victim.features(X), atol=1e-6)
     images = tf.constant(X)
@@ -44,7 +45,7 @@ def test_logits_features_and_gradients_are_those_of_the_keras_file(exported):
 def test_robust_flags_are_those_of_the_keras_file(exported):
     _, folder = exported
     attack = attacks.get("pgd-10x2", epsilon=0.03)
-    targets = [athe_tf.victim(load_keras(folder / "m.keras")), load_model(folder / "saved")]
+    targets = [athe_tf.victim(load_model(folder / "m.keras")), open_victim(folder / "saved")]
     y = np.asarray(targets[0].logits(X)).argmax(1)
     results = [attack.run(target, X, y) for target in targets]
     close = np.zeros(len(X), bool)
@@ -80,7 +81,7 @@ def test_an_export_never_overwrites(exported):
 def test_a_model_that_keras_itself_exported_is_a_victim_too(tmp_path):
     net = tiny_net("linear")
     net.export(str(tmp_path / "plain"), verbose=False)
-    np.testing.assert_allclose(load_model(tmp_path / "plain").logits(X), net(X), atol=1e-6)
+    np.testing.assert_allclose(open_victim(tmp_path / "plain").logits(X), net(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip file", None])
@@ -89,16 +90,16 @@ def test_a_truncated_file_is_named_as_such(tmp_path, content):
     tiny_net().save(path)
     path.write_bytes(path.read_bytes()[:1000] if content is None else content)
     with pytest.raises(InputError, match="cannot be read: .* truncated"):
-        load_model(path)
+        open_victim(path)
 
 
 def test_a_missing_model_names_its_neighbour(tmp_path):
     tiny_net().save(tmp_path / "best.keras")
     with pytest.raises(InputError, match=r"Unknown model .*Did you mean '.*best.keras'"):
-        load_model(tmp_path / "bets.keras")
+        open_victim(tmp_path / "bets.keras")
 
 
 def test_a_corrupt_saved_model_is_refused(tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"nonsense")
     with pytest.raises(InputError, match="cannot be read"):
-        load_model(tmp_path)
+        open_victim(tmp_path)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.lanes import craft_in_lanes, map_in_lanes
+from athe_tf.attacks.logit_checks import check_logits
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, check
 from athe_tf.threat import threat_model
@@ -177,7 +178,8 @@ class Attack:
             batches = [standing[i : i + batch_size] for i in range(0, len(standing), batch_size)]
 
             def one_batch(rows, round_index=round_index):
-                return attempt(x[rows], y[rows], _ids(ids[rows]), random.fold(seed), round_index)
+                batch = tf.constant(x[rows]), tf.constant(y[rows]), _ids(ids[rows])
+                return attempt(*batch, random.fold(seed), tf.constant(round_index))
 
             done = 0
             for rows, outcome in map_in_lanes(one_batch, batches):
@@ -201,11 +203,9 @@ class Attack:
                 scalars.append(tf.TensorSpec([], tf.int32))
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(target)
-            functions[key] = tf.function(
-                lambda *args: method(reference(), *args),
-                input_signature=[images, labels, ids, *scalars],
-                autograph=False,
-            )
+            function = tf.function(lambda *args: method(reference(), *args), autograph=False)
+            # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
+            functions[key] = function.get_concrete_function(images, labels, ids, *scalars)
         return functions[key]
 
 
@@ -227,10 +227,11 @@ def _record(result: AttackResult, rows, outcome: Attempt, x) -> None:
 
 def clean_pass(target: Victim, x, y, batch_size: int) -> AttackResult:
     """The state before any attack: one query an image, success where the model is wrong already."""
-    wrong = [
-        misclassified(logits, y[start : start + batch_size]).numpy()
-        for start, logits in clean_logits(target, x, batch_size)
-    ]
+    wrong = []
+    for start, logits in clean_logits(target, x, batch_size):
+        if start == 0:
+            check_logits(logits)
+        wrong.append(misclassified(logits, y[start : start + batch_size]).numpy())
     success = np.concatenate(wrong)
     count = len(x)
     return AttackResult(

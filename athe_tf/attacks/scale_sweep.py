@@ -1,6 +1,5 @@
-"""Cross-entropy at many logit scales, and the signs that the model's own scale misleads."""
+"""Cross-entropy at many logit scales, image by image the worst of them."""
 
-import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks import losses
@@ -9,9 +8,6 @@ from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 
 SCALES = (1.0, 5.0, 10.0, 15.0, 30.0)
-
-# Beyond this margin a float32 cross-entropy is exactly zero, or about to be.
-SATURATED_MARGIN = 16.0
 
 
 class ScaleSweepPGD(PGD):
@@ -80,46 +76,3 @@ def swept(logits, labels, factors):
     """Cross-entropy of logits times a factor for each example; the margin where the factor is zero."""
     crossentropy = losses.ce(factors[:, tf.newaxis] * logits, labels)
     return tf.where(factors > 0.0, crossentropy, losses.margin(logits, labels))
-
-
-def scale_warnings(logits, labels) -> list[str]:
-    """What the clean logits of a model say against attacks on cross-entropy; an empty list when nothing.
-
-    Example:
-
-    >>> scale_warnings([[0.9, -0.2]], [0])[0][:25]
-    'Cosine logits at scale 1:'
-
-    Args:
-        logits: `[N, L]`.
-        labels: Integer labels `[N]`.
-    """
-    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
-    if _like_probabilities(logits):
-        return [
-            "The outputs look like probabilities: they are not negative and add up to 1. Attacks expect "
-            "logits, and cross-entropy of probabilities has almost no gradient. Remove the softmax from the "
-            "model."
-        ]
-    found = []
-    largest = np.abs(logits).max()
-    if largest <= 1 + 1e-5:
-        found.append(
-            f"Cosine logits at scale 1: no logit exceeds {largest:.3g}, so attacks on cross-entropy "
-            "under-estimate. Use a loss that does not depend on the scale (apgd-dlr, cw-linf), or a larger "
-            "logit_scale."
-        )
-    own = np.take_along_axis(logits, labels[:, np.newaxis], axis=1)[:, 0]
-    others = np.where(np.arange(logits.shape[1]) == labels[:, np.newaxis], -np.inf, logits).max(axis=1)
-    saturated = np.mean(own - others >= SATURATED_MARGIN)
-    if saturated > 0.01:
-        found.append(
-            f"{saturated:.1%} of the examples have a margin of {SATURATED_MARGIN:g} or more, where "
-            "cross-entropy is zero in float32 and its gradient vanishes. Use a loss that does not "
-            "depend on the scale (apgd-dlr, cw-linf), or a smaller logit_scale."
-        )
-    return found
-
-
-def _like_probabilities(logits) -> bool:
-    return bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1.0, rtol=0, atol=1e-5))

@@ -38,9 +38,9 @@ def action(config: EvaluateConfig, flags) -> None:
     output = None if config.output is None else prepare_output(config.output)
     start_tensorflow()
     from athe_tf.evaluation.evaluate import evaluate
-    from athe_tf.evaluation.loading import load_model
+    from athe_tf.evaluation.loading import open_victim
 
-    target = load_model(config.model)
+    target = open_victim(config.model)
     splits = data.load(config.dataset, data_dir=config.data_dir, image_size=config.image_size)
     images = getattr(splits, config.split)
     check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")

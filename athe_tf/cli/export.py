@@ -27,12 +27,11 @@ def action(config: ExportConfig, flags) -> None:
     if pathlib.Path(config.output).exists():
         raise InputError(f"The folder '{config.output}' exists already. Export to another one.")
     start_tensorflow()
-    from athe_tf.evaluation.loading import load_keras
-    from athe_tf.saved_model import export
+    from athe_tf.saved_model import export, load_model
 
     training_run = run_of(path)
     margin = training_run.read_config().training_margin if training_run else None
-    card = export(load_keras(path), config.output, margin=margin)
+    card = export(load_model(path), config.output, margin=margin)
     print(
         f"Exported {path} to {config.output}: endpoints serve and features, {card['num_classes']} classes, "
         f"head {card['head']}."

@@ -6,7 +6,7 @@ what comes out, `loading.py` opens models.
 
 import importlib
 
-_NAMES = {"Report": "report", "evaluate": "evaluate", "load_model": "loading"}
+_NAMES = {"Report": "report", "evaluate": "evaluate", "open_victim": "loading"}
 
 __all__ = sorted(_NAMES)
 

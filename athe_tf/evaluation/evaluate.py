@@ -7,10 +7,14 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf import attacks as attack_names
-from athe_tf.attacks.base import Attack, checked_batch, clean_pass
+from athe_tf.attacks.base import Attack, checked_batch, clean_logits, clean_pass
+from athe_tf.attacks.logit_checks import scale_warnings
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, NotApplicable, check
 from athe_tf.evaluation.report import AttackReport, Report
+
+# Images whose clean logits are looked at for warnings.
+WARN_FROM = 1000
 
 
 def evaluate(
@@ -68,7 +72,13 @@ def evaluate(
         seed=seed,
         correct=correct,
         attacks=reports,
+        warnings=_warnings(target, images[:WARN_FROM], labels[:WARN_FROM], batch_size),
     )
+
+
+def _warnings(target: Victim, images, labels, batch_size: int) -> list[str]:
+    logits = [batch.numpy() for _, batch in clean_logits(target, images, batch_size)]
+    return scale_warnings(np.concatenate(logits), labels)
 
 
 def run_attack(
@@ -95,9 +105,9 @@ def run_attack(
 
 def _victim(model) -> Victim:
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        from athe_tf.evaluation.loading import load_model
+        from athe_tf.evaluation.loading import open_victim
 
-        return load_model(model)
+        return open_victim(model)
     return victim(model)
 
 

@@ -5,10 +5,11 @@ import pathlib
 
 from athe_tf.attacks.victim import Victim, saved_model_victim, victim
 from athe_tf.errors import InputError
+from athe_tf.saved_model import load_model
 from athe_tf.workdir import find_model
 
 
-def load_model(name) -> Victim:
+def open_victim(name) -> Victim:
     """A victim from a `.keras` file, a SavedModel folder, a workdir, or `module:function`.
 
     A SavedModel and a `.keras` file are programs: open only those whose origin you trust.
@@ -19,24 +20,7 @@ def load_model(name) -> Victim:
     path = find_model(name)
     if path.is_dir():
         return saved_model_victim(path)
-    return victim(load_keras(path))
-
-
-def load_keras(path):
-    """A Keras model from a `.keras` file."""
-    import keras
-
-    import athe_tf.layers  # noqa: F401  (registers the layers that the file may name)
-
-    if pathlib.Path(path).suffix not in (".keras", ".h5"):
-        raise InputError(f"Expected a .keras file, a SavedModel folder or a workdir. Received: '{path}'.")
-    try:
-        return keras.models.load_model(path, compile=False)
-    except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"The model file '{path}' cannot be read: {first}. It may be truncated; copy or train it again."
-        ) from error
+    return victim(load_model(path))
 
 
 def _import_function(text: str):
