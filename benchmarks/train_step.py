@@ -27,6 +27,17 @@ ROWS = [
     ("TRADES", "trades", "linear"),
     ("TRADES again (A/A)", "trades", "linear"),
     ("TRADES+HE", "trades", "he"),
+    ("ALP", "alp", "linear"),
+    ("ALP+HE", "alp", "he"),
+    ("FreeAT", "free_at", "linear"),
+    ("FreeAT again (A/A)", "free_at", "linear"),
+    ("FreeAT+HE", "free_at", "he"),
+    ("FreeAT+m-HE", "free_at", "mhe"),
+    ("FastAT", "fast_at", "linear"),
+    ("FastAT again (A/A)", "fast_at", "linear"),
+    ("FastAT+HE", "fast_at", "he"),
+    ("FastAT+m-HE", "fast_at", "mhe"),
+    ("standard", "standard", "linear"),
 ]
 
 
@@ -35,9 +46,14 @@ def trainer_for(framework: str, head: str, arguments) -> training.AdversarialMod
     net = athe_tf.models.build(
         arguments.model, 10, head=head, mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616)
     )
-    attack = attacks.PGD(8 / 255, step_size=2 / 255, steps=arguments.steps)
+    epsilon, options = 8 / 255, {}
+    attack = attacks.PGD(epsilon, step_size=2 / 255, steps=arguments.steps)
+    if framework == "fast_at":
+        attack = attacks.PGD(epsilon, step_size=1.25 * epsilon, steps=1)
+    elif framework == "free_at":
+        attack, options = attacks.FGSM(epsilon), {"batch_size": arguments.batch_size, "noise_in_box": True}
     margin = {"he": 0.2, "mhe": 0.1}.get(head, 0.0)
-    trainer = training.get(framework)(net, attack, margin=margin)
+    trainer = training.get(framework)(net, attack, margin=margin, **options)
     trainer.compile(training.MomentumSGD(0.01, weight_decay=5e-4))
     return trainer
 
@@ -103,7 +119,8 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=128)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=12)
-    parser.add_argument("--rows", default="", help="only rows whose name contains this")
+    parser.add_argument("--rows", default="PGD-AT,TRADES", help="rows whose names contain one of these")
+    parser.add_argument("--no_torch", action="store_true", help="leave PyTorch out")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(arguments.batch_size, 32, 32, 3)).astype("float32")
@@ -111,10 +128,10 @@ def main() -> None:
     trainers = {
         name: trainer_for(framework, head, arguments)
         for name, framework, head in ROWS
-        if arguments.rows in name
+        if any(part in name for part in arguments.rows.split(","))
     }
     steps = {name: step_of(trainer, x, y) for name, trainer in trainers.items()}
-    torch_steps = torch_step(arguments, x, y)
+    torch_steps = {} if arguments.no_torch else torch_step(arguments, x, y)
     convolutions = peak_candidates()
     peaks = {name: function for name, (function, _) in convolutions.items()}
     best = interleaved(steps | torch_steps | peaks, arguments.repeats)
@@ -124,11 +141,10 @@ def main() -> None:
 
 def report(arguments, trainers, best, peak) -> None:
     """Prints the table and the ratios that matter."""
-    baselines = {"PGD-AT": best.get("PGD-AT"), "TRADES": best.get("TRADES")}
     rows = [("step", "ms", "images/s", "of its plain head", "passes", "share of peak")]
     for name, seconds in best.items():
         trainer = trainers.get(name)
-        base = baselines.get(name.removeprefix("PyTorch ").split("+")[0].split(" ")[0])
+        base = best.get(name.removeprefix("PyTorch ").split("+")[0].split(" ")[0])
         ratio = f"{seconds / base:.4f}" if base else ""
         share = passes = ""
         if trainer is not None:

@@ -138,3 +138,14 @@ def test_raw_cosines_are_named_in_the_report(linear):
     report = athe_tf.evaluate(cosines, (IMAGES, predictions(linear, IMAGES)), attacks=["fgsm"], epsilon=0.01)
     assert any("Cosine logits at scale 1" in text for text in report.warnings)
     assert "Warning: Cosine logits" in str(report)
+
+
+def test_attacks_of_another_threat_model_do_not_count_in_the_worst_case(linear):
+    y = predictions(linear, IMAGES)
+    larger, other = attacks.get("fgsm", epsilon=0.3), attacks.get("pgd-3", epsilon=2.0, norm="l2")
+    report = athe_tf.evaluate(
+        linear, (IMAGES, y), attacks=["fgsm", larger, other, "spatial-3"], epsilon=0.005
+    )
+    assert [attack.counts for attack in report.attacks] == [True, False, False, False]
+    assert report.attacks[1].accuracy < report.worst_case_accuracy == report.attacks[0].accuracy
+    assert "another threat model" in str(report)

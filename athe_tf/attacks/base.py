@@ -81,6 +81,8 @@ class Attack:
     """
 
     name = "attack"
+    #: Whether what it returns lies in the ball of its threat model.
+    in_ball = True
     norms: tuple[str, ...] = ("linf", "l2", "l1")
 
     def __init__(self, epsilon, norm: str = "linf"):

@@ -88,6 +88,7 @@ class Spatial(BlackBoxAttack):
     """
 
     name = "spatial"
+    in_ball = False
 
     def __init__(
         self,

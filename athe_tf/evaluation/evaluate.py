@@ -63,7 +63,9 @@ def evaluate(
     reports = []
     for attack in chosen:
         observer = _observer(progress, attack)
-        reports.append(run_attack(attack, target, images, labels, batch_size, seed, observer))
+        line = run_attack(attack, target, images, labels, batch_size, seed, observer)
+        line.counts = within(attack, norm, epsilon)
+        reports.append(line)
     return Report(
         model=name or target.name,
         dataset=dataset,
@@ -79,6 +81,11 @@ def evaluate(
 def _warnings(target: Victim, images, labels, batch_size: int) -> list[str]:
     logits = [batch.numpy() for _, batch in clean_logits(target, images, batch_size)]
     return scale_warnings(np.concatenate(logits), labels)
+
+
+def within(attack: Attack, norm: str, epsilon: float) -> bool:
+    """Whether an attack stays within a threat model, so that its verdicts may count for it."""
+    return attack.in_ball and attack.threat.norm == norm and attack.threat.epsilon <= epsilon + 1e-9
 
 
 def run_attack(

@@ -141,6 +141,11 @@ class AdversarialModel(keras.Model):
         """Passes of the network in one step."""
         raise NotImplementedError
 
+    def crafting_passes(self) -> tuple[int, int]:
+        """Forward and backward passes of a PGD attack; several restarts are compared by one more each."""
+        steps, restarts = self.attack.steps, self.attack.restarts
+        return steps * restarts + (restarts if restarts > 1 else 0), steps * restarts
+
     # -- what frameworks use ----------------------------------------------------------------------------
 
     def crossentropy(self, y, logits):

@@ -53,6 +53,5 @@ class ALP(AdversarialModel):
         return Terms(losses + self.pairing * distance, clean_logits=clean, adversarial_logits=adversarial)
 
     def cost(self) -> Cost:
-        steps = self.attack.steps * self.attack.restarts
-        compare = self.attack.restarts if self.attack.restarts > 1 else 0
-        return Cost(steps + compare + 2, steps + 2, 2)
+        forward, backward = self.crafting_passes()
+        return Cost(forward + 2, backward + 2, 2)

@@ -20,6 +20,5 @@ class PGDAT(AdversarialModel):
         return Terms(self.crossentropy(y, logits), adversarial_logits=logits)
 
     def cost(self) -> Cost:
-        steps = self.attack.steps * self.attack.restarts
-        compare = self.attack.restarts if self.attack.restarts > 1 else 0
-        return Cost(steps + compare + 1, steps + 1, 1)
+        forward, backward = self.crafting_passes()
+        return Cost(forward + 1, backward + 1, 1)

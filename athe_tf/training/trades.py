@@ -45,10 +45,9 @@ class TRADES(AdversarialModel):
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)
 
     def cost(self) -> Cost:
-        steps = self.attack.steps * self.attack.restarts
-        compare = self.attack.restarts if self.attack.restarts > 1 else 0
+        forward, backward = self.crafting_passes()
         # One more forward pass gives the clean prediction that the attack moves away from.
-        return Cost(steps + compare + 1 + 2, steps + 2, 2)
+        return Cost(forward + 1 + 2, backward + 2, 2)
 
 
 def on_kl(attack):
