@@ -196,12 +196,15 @@ def main() -> None:
         return
     run = run_of(arguments.model)
     dataset = run.read_config().dataset if run else "cifar10"
-    x, y = athe_tf.data.load(dataset, data_dir=arguments.data_dir).test.arrays(arguments.images)
     model = load_model(find_model(arguments.model))
+    x, y = athe_tf.data.load(dataset, data_dir=arguments.data_dir).test.arrays(4 * arguments.images)
+    right = np.flatnonzero(model.predict(x, verbose=0).argmax(1) == y)[: arguments.images]
+    x, y = x[right], y[right]
     bench = Bench(model, x, y, arguments.epsilon, arguments.batch_size)
     print(
-        f"{model.name} on {len(x)} images of {dataset}, linf {format_number(arguments.epsilon)}, "
-        f"l2 {bench.l2}; batch {arguments.batch_size}, best of {arguments.repeats}\n"
+        f"{model.name} on {len(x)} images of {dataset} that it gets right; "
+        f"linf {format_number(arguments.epsilon)}, l2 {bench.l2}, batch {arguments.batch_size}, "
+        f"best of {arguments.repeats}\n"
     )
     print(compare(bench, arguments.repeats))
 
