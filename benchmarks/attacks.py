@@ -151,10 +151,11 @@ class Bench:
         }
 
 
-def compare(bench: Bench, repeats: int) -> str:
+def compare(bench: Bench, repeats: int, wanted: str) -> str:
     """A table: accuracy, seconds, and the peers' time over ours."""
     lines = [("attack", "whose", "robust accuracy", "seconds", "their time over ours")]
-    for name, functions in bench.rows().items():
+    rows = {name: row for name, row in bench.rows().items() if any(w in name for w in wanted.split(","))}
+    for name, functions in rows.items():
         robust = {who: function().mean() for who, function in functions.items()}
         best = interleaved(functions, repeats, warm_up=0)
         for who, seconds in best.items():
@@ -188,7 +189,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--batch_size", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--rows", default="", help="attacks whose names contain one of these")
+    parser.add_argument("--memory", action="store_true", help="peak memory at 20 and at 500 steps")
     arguments = parser.parse_args()
     if arguments.memory:
         for steps in (20, 500):
@@ -206,7 +208,7 @@ def main() -> None:
         f"linf {format_number(arguments.epsilon)}, l2 {bench.l2}, batch {arguments.batch_size}, "
         f"best of {arguments.repeats}\n"
     )
-    print(compare(bench, arguments.repeats))
+    print(compare(bench, arguments.repeats, arguments.rows))
 
 
 if __name__ == "__main__":
