@@ -1,5 +1,8 @@
 """TensorFlow Datasets by name: in memory and streamed, from files that these tests write, and mocked."""
 
+import io
+import socket
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -209,7 +212,28 @@ def test_labels_out_of_range_stop_a_streamed_set(tmp_path, monkeypatch):
             list(dataset)
 
 
-def test_mocked_sets_load_with_the_constants_of_the_literature(tmp_path):
+@pytest.fixture
+def network(monkeypatch):
+    """A network that answers every connection, without being there."""
+    monkeypatch.setattr(socket, "create_connection", lambda *args, **kwargs: io.BytesIO())
+
+
+def test_a_host_that_does_not_answer_is_named_before_tfds_goes_on_trying(tmp_path, monkeypatch):
+    def unreachable(address, timeout):
+        raise OSError(f"{address[0]} does not answer")
+
+    def never(self):
+        raise AssertionError("TFDS was asked to download")
+
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(socket, "create_connection", unreachable)
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", never)
+    with pytest.raises(InputError, match=r"could not be downloaded \(OSError: .* does not answer\)"):
+        data.load("cifar10", data_dir=tmp_path)
+
+
+def test_mocked_sets_load_with_the_constants_of_the_literature(tmp_path, network):
     with tfds.testing.mock_data(num_examples=40):
         splits = data.load("cifar10", data_dir=tmp_path)
     assert splits.image_shape == (32, 32, 3) and splits.num_classes == 10
@@ -217,7 +241,7 @@ def test_mocked_sets_load_with_the_constants_of_the_literature(tmp_path):
     assert (len(splits.train), len(splits.validation), len(splits.test)) == (36, 4, 40)
 
 
-def test_a_set_that_is_not_there_says_what_to_do(tmp_path, monkeypatch):
+def test_a_set_that_is_not_there_says_what_to_do(tmp_path, monkeypatch, network):
     def fail(self):
         raise ConnectionError("no network")
 
