@@ -109,7 +109,7 @@ def test_one_trace_serves_all_batch_sizes(curved, images, results, name):
     attack, _ = next(results[case] for case in CASES if case[0] == name)
     functions = attack._compiled[athe_tf.victim(curved)]
     attack.run(curved, *images, batch_size=13)
-    assert [f.experimental_get_tracing_count() for f in functions.values()] == [1]
+    assert len(functions) == 1  # they are concrete: a function is a trace
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])

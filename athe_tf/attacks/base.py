@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.lanes import craft_in_lanes, map_in_lanes
-from athe_tf.attacks.logit_checks import check_logits
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, check
 from athe_tf.threat import threat_model
@@ -171,9 +170,9 @@ class Attack:
         x, y = checked_batch(x, y, target.num_classes)
         self.check_victim(target)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
-        attempt = self._compiled_for(target, x.shape, "attempt")
         result = clean_pass(target, x, y, batch_size)
         result.queries += self.prepare(target, x, y, batch_size)
+        attempt = self._compiled_for(target, x.shape, "attempt")
         standing = np.flatnonzero(~result.success)
         rounds = self.rounds(target)
         for round_index in range(rounds):
@@ -229,11 +228,10 @@ def _record(result: AttackResult, rows, outcome: Attempt, x) -> None:
 
 def clean_pass(target: Victim, x, y, batch_size: int) -> AttackResult:
     """The state before any attack: one query an image, success where the model is wrong already."""
-    wrong = []
-    for start, logits in clean_logits(target, x, batch_size):
-        if start == 0:
-            check_logits(logits)
-        wrong.append(misclassified(logits, y[start : start + batch_size]).numpy())
+    wrong = [
+        misclassified(logits, y[start : start + batch_size]).numpy()
+        for start, logits in clean_logits(target, x, batch_size)
+    ]
     success = np.concatenate(wrong)
     count = len(x)
     return AttackResult(

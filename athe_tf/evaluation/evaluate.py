@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from athe_tf import attacks as attack_names
 from athe_tf.attacks.base import Attack, checked_batch, clean_logits, clean_pass
-from athe_tf.attacks.logit_checks import scale_warnings
+from athe_tf.attacks.logit_checks import check_logits, scale_warnings
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, NotApplicable, check
 from athe_tf.evaluation.report import AttackReport, Report
@@ -59,6 +59,8 @@ def evaluate(
     raw_images, raw_labels = _arrays(data, max_examples)
     images, labels = checked_batch(raw_images, raw_labels, target.num_classes)
     chosen = [_attack(attack, epsilon, norm) for attack in attacks]
+    logits = _first_logits(target, images[:WARN_FROM], batch_size)
+    check_logits(logits)
     correct = ~clean_pass(target, images, labels, batch_size).success
     reports = []
     for attack in chosen:
@@ -74,13 +76,12 @@ def evaluate(
         seed=seed,
         correct=correct,
         attacks=reports,
-        warnings=_warnings(target, images[:WARN_FROM], labels[:WARN_FROM], batch_size),
+        warnings=scale_warnings(logits, labels[:WARN_FROM]),
     )
 
 
-def _warnings(target: Victim, images, labels, batch_size: int) -> list[str]:
-    logits = [batch.numpy() for _, batch in clean_logits(target, images, batch_size)]
-    return scale_warnings(np.concatenate(logits), labels)
+def _first_logits(target: Victim, images, batch_size: int) -> np.ndarray:
+    return np.concatenate([batch.numpy() for _, batch in clean_logits(target, images, batch_size)])
 
 
 def within(attack: Attack, norm: str, epsilon: float) -> bool:
