@@ -5,7 +5,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -51,10 +50,8 @@ def refused(name, *flags):
     ],
 )
 def test_train_refuses_bad_input_before_tensorflow_starts(flags, message, tmp_path):
-    began = time.monotonic()
     error = refused("train", DIGITS, f"--workdir={tmp_path / 'run'}", *flags)
     assert re.search(message, error, re.DOTALL), error
-    assert time.monotonic() - began < 10
     assert not (tmp_path / "run").exists()
 
 
