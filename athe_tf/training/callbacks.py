@@ -14,7 +14,8 @@ import keras
 import numpy as np
 
 from athe_tf.errors import InputError
-from athe_tf.training.state import Progress, all_finite, replacing, save_state
+from athe_tf.files import replacing
+from athe_tf.training.state import Progress, all_finite, save_state
 
 MONITOR = "val_robust_accuracy"
 

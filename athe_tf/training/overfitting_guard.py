@@ -8,7 +8,8 @@ import numpy as np
 
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.victim import victim
-from athe_tf.training.state import Progress, replacing
+from athe_tf.files import replacing
+from athe_tf.training.state import Progress
 
 
 class OverfittingGuard(keras.callbacks.Callback):

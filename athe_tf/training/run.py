@@ -8,12 +8,13 @@ import tensorflow as tf
 from athe_tf.attacks import PGD
 from athe_tf.config import TrainConfig
 from athe_tf.errors import check
+from athe_tf.files import replacing
 from athe_tf.recipe import make_trainer
 from athe_tf.saved_model import export
 from athe_tf.training.callbacks import Backup, BestKeeper, EpochLine, NotFiniteError, Records
 from athe_tf.training.early_stopping import EarlyStopping
 from athe_tf.training.overfitting_guard import OverfittingGuard
-from athe_tf.training.state import Progress, load_state, replacing
+from athe_tf.training.state import Progress, load_state
 from athe_tf.workdir import Workdir
 
 
