@@ -13,9 +13,10 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks import losses
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attack, Attempt, misclassified
+from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import best_round, gradient_of
 from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
+from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import InputError, NotApplicable, check
 from athe_tf.threat import ThreatModel, threat_model

@@ -1,57 +1,18 @@
-"""The contract of an attack, and the driver that every evaluation goes through."""
+"""The contract of an attack."""
 
-import dataclasses
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from athe_tf import random
-from athe_tf.attacks.lanes import craft_in_lanes, map_in_lanes
+from athe_tf.attacks import driver
+from athe_tf.attacks.lanes import craft_in_lanes
+from athe_tf.attacks.results import AttackResult, Attempt
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, check
 from athe_tf.threat import threat_model
-
-
-@dataclasses.dataclass
-class AttackResult:
-    """What an attack did to each image.
-
-    Attributes:
-        x_adv: Adversarial images; where the attack failed, the clean image.
-        success: Whether the model ends up wrong, as it may have been from the start.
-        queries: Forward passes that each image went through.
-        gradients: Backward passes that each image went through.
-        norm: Length of the perturbation; 0 where the clean image is misclassified, infinite where no
-            adversarial image was found.
-        nonfinite: Gradients of each image that had NaN or infinite entries, which were taken as zero.
-    """
-
-    x_adv: np.ndarray
-    success: np.ndarray
-    queries: np.ndarray
-    gradients: np.ndarray
-    norm: np.ndarray
-    nonfinite: np.ndarray
-
-
-class Attempt(NamedTuple):
-    """The outcome of one round on one batch, as tensors; the fields of `AttackResult`."""
-
-    x_adv: Any
-    success: Any
-    queries: Any
-    gradients: Any
-    norm: Any
-    nonfinite: Any
-
-
-def misclassified(logits, labels):
-    """Whether the prediction differs from the label; logits that are not numbers are no prediction."""
-    wrong = tf.argmax(logits, axis=-1, output_type=tf.int32) != tf.cast(labels, tf.int32)
-    return tf.logical_or(wrong, tf.logical_not(tf.reduce_all(tf.math.is_finite(logits), axis=-1)))
 
 
 class Attack:
@@ -126,6 +87,18 @@ class Attack:
         """What a report says about how the attack was run."""
         return {"norm": self.threat.norm, "epsilon": self.threat.epsilon}
 
+    def cascade(self, victim: Victim) -> "list[Attack]":
+        """The attacks that `run` goes through one after another, each on the survivors; most are one."""
+        return [self]
+
+    def round_passes(self, victim: Victim) -> float:
+        """Passes of the network that an image takes in one round at most, for estimates of time."""
+        return 2.0 * getattr(self, "steps", 1) + 1.0
+
+    def remarks(self, result: AttackResult) -> list[str]:
+        """What a reader of this result should be told."""
+        return []
+
     # -- for everybody ----------------------------------------------------------------------------------
 
     def __call__(self, model, x, y, ids=None, seed=0):
@@ -150,10 +123,18 @@ class Attack:
             return craft_in_lanes(lambda a, b, c: self.craft(target, a, b, c, seed), x, y, ids)
         self.check_victim(target)
         self.prepare(target, x, y, batch_size=len(x))
-        return self._compiled_for(target, x.shape, "craft")(x, y, _ids(ids), seed)
+        return self.compiled(target, x.shape, "craft")(x, y, _ids(ids), seed)
 
     def run(
-        self, model, x, y, ids=None, seed=0, batch_size: int = 128, progress: Callable | None = None
+        self,
+        model,
+        x,
+        y,
+        ids=None,
+        seed=0,
+        batch_size: int = 128,
+        progress: Callable | None = None,
+        state=None,
     ) -> AttackResult:
         """Attacks a set of images and tells what became of each.
 
@@ -164,36 +145,18 @@ class Attack:
             ids: Integers that name the examples; their positions by default.
             seed: Integer.
             batch_size: How many images go through the model at once.
-            progress: Called with `(attempts done, attempts at most, images still robust)`.
+            progress: Called after every batch with `(passes of the network done, passes in all if no
+                further image falls, images still robust)`.
+            state: Path of a file that keeps the state after every batch. The same call, made again after an
+                interruption, goes on from there and ends with the same result.
         """
         target = victim(model)
         x, y = checked_batch(x, y, target.num_classes)
-        self.check_victim(target)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
-        result = clean_pass(target, x, y, batch_size)
-        result.queries += self.prepare(target, x, y, batch_size)
-        attempt = self._compiled_for(target, x.shape, "attempt")
-        standing = np.flatnonzero(~result.success)
-        rounds = self.rounds(target)
-        for round_index in range(rounds):
-            batches = [standing[i : i + batch_size] for i in range(0, len(standing), batch_size)]
+        return driver.run(driver.Task(self, target, x, y, ids, seed, batch_size, progress), state)
 
-            def one_batch(rows, round_index=round_index):
-                batch = tf.constant(x[rows]), tf.constant(y[rows]), _ids(ids[rows])
-                return attempt(*batch, random.fold(seed), tf.constant(round_index))
-
-            done = 0
-            for rows, outcome in map_in_lanes(one_batch, batches):
-                _record(result, rows, outcome, x)
-                done += len(rows)
-                if progress is not None:
-                    progress(round_index + done / len(standing), rounds, (~result.success).sum())
-            standing = standing[~result.success[standing]]
-            if not len(standing):
-                break
-        return result
-
-    def _compiled_for(self, target: Victim, shape, which: str):
+    def compiled(self, target: Victim, shape, which: str):
+        """`attempt` or `craft`, compiled once for a victim and images of a shape, whatever their number."""
         functions = self._compiled.setdefault(target, {})
         key = (which, tuple(shape[1:]))
         if key not in functions:
@@ -212,42 +175,6 @@ class Attack:
 
 def _ids(ids):
     return tf.cast(tf.convert_to_tensor(ids), tf.int64)
-
-
-def _record(result: AttackResult, rows, outcome: Attempt, x) -> None:
-    """Adds the outcome of a round to what is known; the nearest adversarial image stays."""
-    outcome = Attempt(*(value.numpy() for value in outcome))
-    result.queries[rows] += outcome.queries
-    result.gradients[rows] += outcome.gradients
-    result.nonfinite[rows] += outcome.nonfinite
-    result.norm[rows] = np.minimum(result.norm[rows], outcome.norm)
-    fell = rows[outcome.success]
-    result.success[fell] = True
-    result.x_adv[fell] = outcome.x_adv[outcome.success]
-
-
-def clean_pass(target: Victim, x, y, batch_size: int) -> AttackResult:
-    """The state before any attack: one query an image, success where the model is wrong already."""
-    wrong = [
-        misclassified(logits, y[start : start + batch_size]).numpy()
-        for start, logits in clean_logits(target, x, batch_size)
-    ]
-    success = np.concatenate(wrong)
-    count = len(x)
-    return AttackResult(
-        x_adv=np.array(x, np.float32),
-        success=success,
-        queries=np.ones(count, np.int64),
-        gradients=np.zeros(count, np.int64),
-        norm=np.where(success, 0.0, np.inf).astype(np.float32),
-        nonfinite=np.zeros(count, np.int64),
-    )
-
-
-def clean_logits(target: Victim, x, batch_size: int):
-    """Yields `(start, logits)` over a set of images, through one compiled pass."""
-    for start in range(0, len(x), batch_size):
-        yield start, target.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
 
 
 def checked_batch(x, y, classes: int | None = None):

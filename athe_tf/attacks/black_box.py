@@ -4,8 +4,9 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks import losses
-from athe_tf.attacks.base import Attack, Attempt, misclassified
+from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import best_round
+from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 

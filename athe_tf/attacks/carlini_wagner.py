@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attempt, misclassified
 from athe_tf.attacks.gradient import gradient_of
 from athe_tf.attacks.losses import margin
 from athe_tf.attacks.minimum_norm import MinimumNormAttack, per_example
+from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attempt, misclassified
 from athe_tf.attacks.minimum_norm import DUAL, TINY, Linearization, MinimumNormAttack, flat, per_example
+from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 

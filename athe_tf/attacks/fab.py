@@ -4,10 +4,10 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attempt, misclassified
 from athe_tf.attacks.box_projection import to_hyperplane
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack, flat, inner, per_example
 from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
+from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 

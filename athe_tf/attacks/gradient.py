@@ -14,10 +14,11 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks import losses
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attack, Attempt, misclassified
+from athe_tf.attacks.base import Attack
+from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import NotApplicable, check, check_choice
-from athe_tf.threat import STARTS
+from athe_tf.threat import STARTS, threat_model
 
 SELECTIONS = ("any", "last")
 
@@ -138,9 +139,23 @@ class PGD(Attack):
 
     def with_loss(self, loss, **changes) -> "PGD":
         """A copy of this attack that climbs another loss."""
+        return self._copy(loss=loss, loss_function=losses.get(loss), **changes)
+
+    def with_epsilon(self, epsilon) -> "PGD":
+        """A copy of this attack in another ball, with steps in proportion.
+
+        Args:
+            epsilon: A number, or a scalar tensor that a schedule computes: in a compiled training step the
+                radius then changes without a new trace.
+        """
+        return self._copy(
+            threat=threat_model(self.threat.norm, epsilon),
+            step_size=self.step_size / self.threat.epsilon * epsilon,
+        )
+
+    def _copy(self, **changes) -> "PGD":
         other = copy.copy(self)
         other._compiled = weakref.WeakKeyDictionary()
-        other.loss, other.loss_function = loss, losses.get(loss)
         for name, value in changes.items():
             setattr(other, name, value)
         return other

@@ -6,9 +6,10 @@ every epsilon: `(result.norm <= epsilon).mean()` is the share of images that fal
 
 import tensorflow as tf
 
-from athe_tf.attacks.base import Attack, Attempt, misclassified
+from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import finite_gradient
 from athe_tf.attacks.losses import true_logit
+from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 

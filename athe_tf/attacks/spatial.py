@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attempt
 from athe_tf.attacks.black_box import BlackBoxAttack, judged
 from athe_tf.attacks.minimum_norm import per_example
+from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 

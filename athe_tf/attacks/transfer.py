@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from athe_tf.attacks.base import Attack, checked_batch, clean_logits
+from athe_tf.attacks.base import Attack, checked_batch
+from athe_tf.attacks.driver import clean_logits
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import check
 

@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf import attacks as attack_names
-from athe_tf.attacks.base import Attack, checked_batch, clean_logits, clean_pass
+from athe_tf.attacks.base import Attack, checked_batch
+from athe_tf.attacks.driver import clean_logits, clean_pass
 from athe_tf.attacks.logit_checks import check_logits, scale_warnings
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, NotApplicable, check
@@ -61,7 +62,7 @@ def evaluate(
     chosen = [_attack(attack, epsilon, norm) for attack in attacks]
     logits = _first_logits(target, images[:WARN_FROM], batch_size)
     check_logits(logits)
-    correct = ~clean_pass(target, images, labels, batch_size).success
+    correct = ~clean_pass(target, images, labels, batch_size)[0].success
     reports = []
     for attack in chosen:
         observer = _observer(progress, attack)

@@ -1,0 +1,121 @@
+"""The point of a ball where a loss is farthest from its linear approximation."""
+
+import tensorflow as tf
+
+from athe_tf.attacks.gradient import PGD
+from athe_tf.errors import InputError, check_choice
+
+STEP_RULES = ("adam", "sign")
+# Adam's constants in the released LLR code.
+FIRST_DECAY, SECOND_DECAY, ADAM_EPSILON = 0.9, 0.999, 1e-9
+
+
+def input_gradient(loss, x):
+    """`(losses, gradient of their sum)` at `x`, for a function from images to one number an example.
+
+    An outer tape can differentiate both: that is a second derivative.
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        losses = loss(x)
+    return losses, tape.gradient(losses, x)
+
+
+def inner_product(a, b):
+    """The inner product of two batches of images; one number an example."""
+    return tf.reduce_sum(a * b, axis=[1, 2, 3])
+
+
+def linear_gap(loss_there, loss_here, slope):
+    """`|l(x + d) - l(x) - d . grad l(x)|`: how far the loss is from its tangent; one number an example.
+
+    Args:
+        loss_there: `l(x + d)`.
+        loss_here: `l(x)`.
+        slope: `d . grad l(x)`.
+    """
+    return tf.abs(loss_there - loss_here - slope)
+
+
+class LocalLinearity(PGD):
+    """Looks for gamma of Qin et al. (2019): the largest `linear_gap` in the ball.
+
+    Not an attack on predictions: what it returns need not be misclassified. `LLR` trains on it.
+
+    Example:
+
+    >>> search = LocalLinearity(8 / 255, steps=10)
+    >>> x_gamma = search(model, x, y)
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
+        rule: `"sign"` (default) steps along the direction of steepest ascent; `"adam"` by Adam, with
+            `step_size` its learning rate, as the released code.
+        tangent_gradient: Whether the gradient of the tangent takes part in the ascent, as in the paper's
+            definition (default); the released code leaves it out.
+        **kwargs: Those of `PGD`. The loss is the cross-entropy.
+    """
+
+    name = "local-linearity"
+
+    def __init__(self, epsilon, norm="linf", *, rule: str = "sign", tangent_gradient: bool = True, **kwargs):
+        super().__init__(epsilon, norm, **kwargs)
+        check_choice("rule", rule, STEP_RULES)
+        self.rule = rule
+        self.tangent_gradient = tangent_gradient
+
+    @classmethod
+    def like(cls, attack, **options) -> "LocalLinearity":
+        """The search in the ball, from the start and with the steps of a PGD attack."""
+        if not isinstance(attack, PGD):
+            raise InputError(
+                "Local linearity is searched for by gradient ascent. Expected an attack such as "
+                f"athe_tf.attacks.PGD(epsilon=8/255, steps=10). Received: {type(attack).__name__}."
+            )
+        return cls(
+            attack.threat.epsilon,
+            attack.threat.norm,
+            steps=attack.steps,
+            step_size=attack.step_size,
+            # At the image itself the gap is zero, and so is its gradient.
+            start="uniform" if attack.start == "zero" else attack.start,
+            restarts=attack.restarts,
+            logit_scale=attack.logit_scale,
+            **options,
+        )
+
+    def loss_inputs(self, victim, x):
+        return [x]
+
+    def objective(self, victim, y, reference):
+        """From images to their gap; the tangent is computed once, with one pass there and back."""
+
+        def loss(images):
+            seen, logits = self.seen_logits(victim, images)
+            return self.loss_function(seen, y, None), logits
+
+        (x,) = reference
+        here, gradient = input_gradient(lambda images: loss(images)[0], x)
+        here, gradient = tf.stop_gradient(here), tf.stop_gradient(gradient)
+
+        def evaluate(x_moved):
+            there, logits = loss(x_moved)
+            moved = x_moved if self.tangent_gradient else tf.stop_gradient(x_moved)
+            return linear_gap(there, here, inner_product(moved - x, gradient)), logits
+
+        return evaluate
+
+    def initial_memory(self, x):
+        return [tf.zeros_like(x), tf.zeros_like(x), tf.constant(0.0)] if self.rule == "adam" else []
+
+    def direction(self, gradient, memory):
+        if self.rule == "sign":
+            return super().direction(gradient, memory)
+        mean, square, step = memory
+        step += 1.0
+        mean = FIRST_DECAY * mean + (1 - FIRST_DECAY) * gradient
+        square = SECOND_DECAY * square + (1 - SECOND_DECAY) * tf.square(gradient)
+        unbiased = tf.sqrt(square / (1 - tf.pow(SECOND_DECAY, step)))
+        direction = mean / (1 - tf.pow(FIRST_DECAY, step)) / (unbiased + ADAM_EPSILON)
+        return direction, [mean, square, step]
