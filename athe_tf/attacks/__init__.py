@@ -14,12 +14,14 @@ adversarial images, `run` it for a verdict on each image.
 | `apgd.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |
 | `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the least norm |
 | `square.py` | `square`: random search over patches, from logits |
+| `autoattack.py` | `autoattack` and its versions and profiles: APGD, FAB and Square in a cascade |
 | `estimated_gradient.py`, `zoo.py` | `nes`, `spsa`, `zoo`: gradients estimated from logits |
 | `rays.py` | `rays`: the least linf norm, from labels |
 | `spatial.py` | `spatial`: rotations and translations |
 | `transfer.py` | not an attack: what is made on one model, tried on others |
 
-The parts: `base.py` (the contract and the evaluation driver), `victim.py` (what an attack sees of a model),
+The parts: `base.py` (the contract), `driver.py` (runs an attack over a set of images), `results.py`,
+`journal.py` (the state of a run in a file), `victim.py` (what an attack sees of a model),
 `losses.py` (what it maximises), `active_set.py` (the loop whose batch shrinks). The ball lives in
 `athe_tf/threat.py`. A new attack is one new file and one line here.
 """
@@ -51,6 +53,11 @@ ATTACKS = Registry(
         "fab": "fab:FAB",
         "fab-t": "fab:TargetedFAB",
         "square": "square:Square",
+        "autoattack": "autoattack:AutoAttack",
+        "autoattack-plus": "autoattack:AutoAttackPlus",
+        "autoattack-rand": "autoattack:AutoAttackRand",
+        "autoattack-lite": "autoattack:AutoAttackLite",
+        "autoattack-smoke": "autoattack:AutoAttackSmoke",
         "nes": "estimated_gradient:NES",
         "spsa": "estimated_gradient:SPSA",
         "zoo": "zoo:ZOO",

@@ -14,7 +14,7 @@ from athe_tf import random
 from athe_tf.attacks import losses
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.base import Attack
-from athe_tf.attacks.gradient import best_round, gradient_of
+from athe_tf.attacks.gradient import best_round, mean_gradient
 from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
 from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
@@ -247,6 +247,8 @@ class APGD(Attack):
             of a hypersphere head's. `"dlr"` and `"margin"` do not depend on it.
         larger_epsilon: For l1 only: climb in balls of 3 and 2 epsilon first, with 30 % of the steps each,
             as AutoAttack does. Only points of the last ball count. Defaults to `False`.
+        passes: For models whose answers contain chance: passes over which logits and gradients are
+            averaged at every point (expectation over transformation). Defaults to 1.
 
     Reference:
         Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse
@@ -266,8 +268,10 @@ class APGD(Attack):
         loss="ce",
         logit_scale="model",
         larger_epsilon: bool = False,
+        passes: int = 1,
     ):
         super().__init__(epsilon, norm)
+        check(passes >= 1, f"`passes` must be at least 1. Received: passes={passes}.")
         check(steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
         check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
         losses.check_logit_scale(logit_scale)
@@ -279,6 +283,7 @@ class APGD(Attack):
         self.loss_function = losses.get(loss) if isinstance(loss, str) else loss
         self.logit_scale = logit_scale
         self.larger_epsilon = larger_epsilon
+        self.passes = int(passes)
 
     # -- the objective ----------------------------------------------------------------------------------
 
@@ -331,25 +336,29 @@ class APGD(Attack):
         def measure(x_adv, labels, rest):
             logits = victim.logits(x_adv)
             loss = self.loss_of(victim, logits, labels, rest)
-            return loss, (loss, misclassified(logits, labels))
+            return loss, (loss, logits)
 
         def body(i, state, constants):
             x_adv, _, queries, gradients, nonfinite, *tensors = state
             best, memory = Iterate(*tensors[:3]), tensors[3:]
             images, labels, *rest = constants
-            (loss, wrong), gradient, bad = gradient_of(lambda v: measure(v, labels, rest), x_adv)
+            here = mean_gradient(lambda v: measure(v, labels, rest), x_adv, self.passes)
+            (loss, logits), gradient, bad = here
+            wrong = misclassified(logits, labels)
             now = Iterate(x_adv, gradient, loss)
             best = _choose(loss > best.loss, now, best)
             now, memory = pace.look(i, images, now, best, memory)
             stepped, memory = pace.step(i, images, now, memory)
             done = wrong if stop else tf.zeros_like(wrong)
             x_adv = tf.where(_per_example(done), x_adv, stepped)
-            return [x_adv, wrong, queries + 1, gradients + 1, nonfinite + bad, *best, *memory], done
+            costs = [queries + self.passes, gradients + self.passes, nonfinite + bad]
+            return [x_adv, wrong, *costs, *best, *memory], done
 
         def measure_last(state, constants):
             x_adv, _, queries, gradients, nonfinite, *tensors = state
             best, memory = Iterate(*tensors[:3]), tensors[3:]
-            _, (loss, wrong) = measure(x_adv, constants[1], constants[2:])
+            _, (loss, logits) = measure(x_adv, constants[1], constants[2:])
+            wrong = misclassified(logits, constants[1])
             best = _choose(loss > best.loss, Iterate(x_adv, best.gradient, loss), best)
             return [x_adv, wrong, queries + 1, gradients, nonfinite, *best, *memory]
 
@@ -365,6 +374,9 @@ class APGD(Attack):
 
     def rounds(self, victim: Victim) -> int:
         return self.restarts
+
+    def round_passes(self, victim: Victim) -> float:
+        return self.passes * super().round_passes(victim)
 
     def check_victim(self, victim: Victim) -> None:
         if isinstance(self.loss, str):
@@ -392,6 +404,7 @@ class APGD(Attack):
             "loss": self.loss if isinstance(self.loss, str) else getattr(self.loss, "__name__", "custom"),
             "logit_scale": self.logit_scale,
             "larger_epsilon": self.larger_epsilon,
+            "passes": self.passes,
         }
 
 

@@ -93,7 +93,7 @@ class Attack:
 
     def round_passes(self, victim: Victim) -> float:
         """Passes of the network that an image takes in one round at most, for estimates of time."""
-        return 2.0 * getattr(self, "steps", 1) + 1.0
+        return 2.0 * (getattr(self, "steps", None) or 1) + 1.0
 
     def remarks(self, result: AttackResult) -> list[str]:
         """What a reader of this result should be told."""

@@ -44,8 +44,10 @@ def run(task: Task, state=None) -> AttackResult:
     for attack in cascade:
         attack.check_victim(task.target)
     result.stages = _stages(cascade, task.target)
-    journal = None if state is None else open_journal(task, state, logits)
-    if journal is not None:
+    journal = None
+    if state is not None:
+        journal = open_journal(task, state, logits)
+        result.queries[:PROBES] += 1
         _restore(journal, result)
     work = Work(task, cascade, result)
     for attack, stage in zip(cascade, result.stages, strict=True):
@@ -85,10 +87,10 @@ def _run_stage(attack: "Attack", stage: Stage, task: Task, result, journal, work
             result.rounds[rows] += 1
             stage.seconds += time.perf_counter() - began
             began = time.perf_counter()
-            work.done(attack, len(rows))
             if journal is not None:
                 journal.save_images(result.x_adv, fell)
                 journal.save(_state(result))
+            work.done(attack, len(rows))
         if result.success.all():
             return
 

@@ -35,6 +35,28 @@ def gradient_of(objective, x):
     return outputs, *finite_gradient(tape.gradient(loss, x))
 
 
+def mean_gradient(objective, x, passes: int):
+    """As `gradient_of`, averaged over passes of a model whose answers contain chance.
+
+    The outputs must be floating-point tensors: they are averaged too. A loop in the graph, so that neither
+    the graph nor the memory grows with the number of passes.
+    """
+    if passes == 1:
+        return gradient_of(objective, x)
+
+    def body(i, outputs, gradient, nonfinite):
+        more, slope, bad = gradient_of(objective, x)
+        outputs = [a + b / passes for a, b in zip(outputs, more, strict=True)]
+        return i + 1, outputs, gradient + slope / passes, nonfinite + bad
+
+    first, slope, bad = gradient_of(objective, x)
+    loop = (1, [output / passes for output in first], slope / passes, bad)
+    _, outputs, gradient, nonfinite = tf.while_loop(
+        lambda i, *_: i < passes, body, loop, parallel_iterations=1
+    )
+    return outputs, gradient, nonfinite
+
+
 def finite_gradient(gradient):
     """`(gradient, nonfinite)`: what a tape gave, with zeros where it is not finite."""
     if gradient is None:

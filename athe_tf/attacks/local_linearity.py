@@ -15,6 +15,7 @@ def input_gradient(loss, x):
 
     An outer tape can differentiate both: that is a second derivative.
     """
+    x = tf.convert_to_tensor(x)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(x)
         losses = loss(x)

@@ -54,6 +54,7 @@ class AttackResult:
         nonfinite: Gradients of each image that had NaN or infinite entries, which were taken as zero.
         rounds: Rounds that each image went through: restarts, targets. An image that fell did so in the last.
         stages: The attacks that the rounds belong to.
+        notes: What was noticed on the way, in words.
     """
 
     x_adv: np.ndarray
@@ -64,6 +65,7 @@ class AttackResult:
     nonfinite: np.ndarray
     rounds: np.ndarray
     stages: list[Stage] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
     def before(cls, x, wrong) -> "AttackResult":

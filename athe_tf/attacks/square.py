@@ -109,6 +109,9 @@ class Square(BlackBoxAttack):
         best, _, success, queries = shrinking_loop(body, state, [x, y, ids], self.n_queries - 1)
         return best, success, queries
 
+    def round_passes(self, victim: Victim) -> float:
+        return float(self.n_queries)
+
     def stage(self, iteration):
         """How often the windows have been halved in area."""
         if self.rescale_schedule:

@@ -61,6 +61,11 @@ class Victim:
         """`logits`, compiled once for all batch sizes."""
         return tf.function(self.logits, autograph=False, reduce_retracing=True)
 
+    @property
+    def has_features(self) -> bool:
+        """Whether the model shows its penultimate features."""
+        return self._features is not None
+
     def features(self, x):
         """Penultimate features in float32."""
         self.require_features("This attack")
@@ -161,9 +166,12 @@ def saved_model_victim(folder) -> Victim:
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
-        raise InputError(f"The SavedModel in '{folder}' cannot be read: {error}") from error
-    card = folder / "athe_tf.json"
-    facts = json.loads(card.read_text()) if card.exists() else {}
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"The SavedModel in '{folder}' cannot be read: {first} It may be incomplete; export or copy it "
+            "again."
+        ) from error
+    facts = _card(folder / "athe_tf.json")
     serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)
 
     # The functions of a loaded object work only as long as the object lives, so they hold it.
@@ -178,6 +186,17 @@ def saved_model_victim(folder) -> Victim:
         name=folder.name,
         facts=facts,
     )
+
+
+def _card(path: pathlib.Path) -> dict:
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text()))
+    except ValueError as error:
+        raise InputError(
+            f"The card '{path}' beside the SavedModel cannot be read: {error}. Export the model again."
+        ) from error
 
 
 def _endpoint(loaded, folder) -> Callable:
