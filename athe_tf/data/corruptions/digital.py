@@ -1,0 +1,86 @@
+"""Digital: what image processing does to images."""
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.data.corruptions.resampling import along_sides, box_matrix, gaussian, sample
+from athe_tf.errors import check
+
+
+def contrast(images, factor, draws):
+    """Brings every pixel nearer to the mean of its channel."""
+    del draws
+    mean = images.mean(axis=(1, 2), keepdims=True)
+    return (images - mean) * np.float32(factor) + mean
+
+
+def saturate(images, constants, draws):
+    """Scales the saturation of each pixel in HSV space and adds to it, with hue and value as they are."""
+    del draws
+    check(
+        images.shape[-1] == 3,
+        f"The corruption 'saturate' needs colours. Expected 3 channels. Received: {images.shape[-1]}.",
+    )
+    factor, amount = constants
+    value = images.max(axis=-1, keepdims=True)
+    depth = value - images
+    saturation = depth.max(axis=-1, keepdims=True) / np.where(value > 0, value, 1)
+    wanted = np.clip(saturation * factor + amount, 0, 1)
+    # A grey pixel has the hue 0, which is red: its green and blue give way.
+    red = value * np.array([0, 1, 1], np.float32) * wanted
+    scaled = depth * wanted / np.where(saturation > 0, saturation, 1)
+    return value - np.where(saturation > 0, scaled, red)
+
+
+def pixelate(images, share, draws):
+    """Larger pixels: shrinks each side to a share of it, and enlarges it again."""
+    del draws
+    there_and_back = []
+    for size in images.shape[1:3]:
+        small = max(1, int(size * share))
+        there_and_back.append(box_matrix(small, size) @ box_matrix(size, small))
+    return along_sides(images, *there_and_back)
+
+
+def jpeg_compression(images, quality, draws):
+    """Writes and reads each image as a JPEG file of this quality."""
+    del draws
+    levels = np.rint(images * 255).astype(np.uint8)
+    decoded = [
+        tf.io.decode_jpeg(tf.io.encode_jpeg(image, quality=quality), dct_method="INTEGER_ACCURATE").numpy()
+        for image in levels
+    ]
+    return np.stack(decoded).astype(np.float32) / np.float32(255)
+
+
+def elastic_transform(images, constants, draws):
+    """Stretches the image: a random affine map, then a random smooth field of moves.
+
+    `constants` are the strength and the smoothness of the field and the moves of the affine map, in units of
+    the shorter side.
+    """
+    strength, smoothness, affine = (value * min(images.shape[1:3]) for value in constants)
+    warped = sample(images, *affine_places(images.shape, affine, draws), "reflect")
+    size = images.shape[1:3]
+    noise = draws.uniform((*size, 2), -1.0, 1.0)
+    field = strength * gaussian(noise, smoothness, truncate=3.0, border="symmetric")
+    rows, columns = np.meshgrid(*(np.arange(side) for side in size), indexing="ij")
+    return sample(warped, rows + field[..., 0], columns + field[..., 1], "symmetric")
+
+
+def affine_places(shape, reach, draws):
+    """Where each pixel of an affinely moved image comes from: rows and columns `[N, H, W]`.
+
+    Three corners of a square in the middle of the image move by up to `reach` pixels in both directions.
+    """
+    count, height, width, _ = shape
+    middle, side = np.array([width // 2, height // 2]), max(1, min(height, width) // 3)
+    corners = middle + side * np.array([[1, 1], [1, -1], [-1, -1]])
+    moved = corners + draws.uniform((3, 2), -reach, reach).astype(np.float64)
+    # From where a corner has gone back to where it was.
+    ones = np.ones([count, 3, 1])
+    back = np.linalg.solve(np.concatenate([moved, ones], axis=2), np.broadcast_to(corners, [count, 3, 2]))
+    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+    places = np.stack([columns, rows, np.ones_like(rows)], axis=-1).reshape(-1, 3) @ back
+    places = places.reshape(count, height, width, 2)
+    return places[..., 1], places[..., 0]

@@ -1,0 +1,70 @@
+"""Frost on a window, drawn by numbers.
+
+The published images used photographs. These textures are our own: needles of ice that lie in patches of one
+direction each, over a plasma of thicker and thinner ice. They have the mean colours and the contrasts of the
+five photographs, so that about as much of an image is hidden.
+"""
+
+import functools
+
+import numpy as np
+
+from athe_tf.data.corruptions.draws import Draws
+from athe_tf.data.corruptions.plasma import plasma
+from athe_tf.data.corruptions.resampling import gaussian, line_blur
+
+# Mean of red, green and blue, and the standard deviation, of the photographs.
+_COLOURS = (
+    ((0.305, 0.585, 0.650), 0.08),
+    ((0.787, 0.805, 0.841), 0.09),
+    ((0.787, 0.805, 0.841), 0.09),
+    ((0.540, 0.599, 0.648), 0.11),
+    ((0.441, 0.484, 0.528), 0.17),
+)
+
+_DIRECTIONS = 8
+_PATCH = 32  # pixels, about
+_NEEDLE = 12  # pixels, half of its length
+
+
+@functools.lru_cache(maxsize=2)
+def textures(side: int):
+    """Five textures `[5, side, side, 3]` in [0, 1]; `side` is a power of two."""
+    draws = Draws(0, "frost texture", 1, np.arange(len(_COLOURS)))
+    ice = _standard(_needles(draws, side)) + 0.9 * _standard(plasma(draws, side, 1.4))
+    mean = np.array([colour for colour, _ in _COLOURS], np.float32)[:, np.newaxis, np.newaxis]
+    contrast = np.array([contrast for _, contrast in _COLOURS], np.float32).reshape(-1, 1, 1, 1)
+    return np.clip(mean + contrast * _standard(ice)[..., np.newaxis], 0, 1)
+
+
+def _needles(draws, side):
+    """Streaks `[5, side, side]` in the direction of the patch that each pixel belongs to."""
+    noise = gaussian(draws.normal((side, side, 1)), 0.7)
+    patches = (side // _PATCH) ** 2
+    directions = draws.integers((patches,), 0, _DIRECTIONS)
+    thickness = draws.normal((patches,))
+    places = draws.uniform((patches, 2), 0.0, float(side))
+    result = []
+    for texture in range(draws.count):
+        patch = _nearest(places[texture], side)
+        streaks = line_blur(
+            np.repeat(noise[texture : texture + 1], _DIRECTIONS, axis=0),
+            _NEEDLE,
+            _NEEDLE / 2,
+            np.arange(_DIRECTIONS) * 180 / _DIRECTIONS,
+        )
+        chosen = np.take_along_axis(streaks[..., 0], directions[texture][patch][np.newaxis], 0)[0]
+        result.append(chosen / chosen.std() + 0.4 * thickness[texture][patch])
+    return np.stack(result)
+
+
+def _nearest(places, side):
+    """`[side, side]`: which of the places is the nearest."""
+    pixels = np.arange(side)
+    rows, columns = ((pixels[:, np.newaxis] - places[:, axis]) ** 2 for axis in (0, 1))
+    return np.stack([np.argmin(row + columns, axis=1) for row in rows])
+
+
+def _standard(fields):
+    mean, deviation = (part(fields, axis=(1, 2), keepdims=True) for part in (np.mean, np.std))
+    return (fields - mean) / deviation
