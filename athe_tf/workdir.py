@@ -17,6 +17,7 @@ class Workdir:
     | `metrics.csv` | one row an epoch |
     | `best.keras` | the classifier with the highest robust validation accuracy; its value in `best.json` |
     | `final.keras`, `saved_model/` | the classifier at the end, and its export |
+    | `periods/1.keras` ..., `ensemble.keras` | the classifier at the end of each period, and all as one |
     | `backup/state.npz` | everything that a resume needs, while the run goes on |
     | `backup/previous_epoch.npz` | the weights that the guard against overfitting would return to |
     """
@@ -29,6 +30,8 @@ class Workdir:
         self.best = self.folder / "best.keras"
         self.final = self.folder / "final.keras"
         self.saved_model = self.folder / "saved_model"
+        self.periods = self.folder / "periods"
+        self.ensemble = self.folder / "ensemble.keras"
         self.backup = self.folder / "backup" / "state.npz"
         self.previous_epoch = self.folder / "backup" / "previous_epoch.npz"
 

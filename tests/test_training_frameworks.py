@@ -10,7 +10,7 @@ from athe_tf import attacks, training
 from athe_tf.errors import InputError
 from athe_tf.losses import logit_pairing
 
-FRAMEWORKS = ("standard", "pgd_at", "alp", "trades", "free_at", "fast_at")
+FRAMEWORKS = ("standard", "pgd_at", "alp", "trades", "free_at", "fast_at", "mart")
 HEADS = ("linear", "fn", "wn", "he", "mhe")
 SHAPE, CLASSES, COUNT = (3, 3, 1), 4, 6
 SCALE, MARGIN = 15.0, 0.2
@@ -26,6 +26,7 @@ def make_trainer(framework, net, **kwargs):
     options = {
         "alp": {"pairing": PAIRING},
         "trades": {"beta": BETA},
+        "mart": {"beta": BETA},
         "free_at": {"replays": REPLAYS, "batch_size": COUNT},
     }.get(framework, {})
     trainer = training.get(framework)(net, make_attack(framework), **options | kwargs)
@@ -102,6 +103,14 @@ def numpy_loss(framework, head, weights, x, x_adv, y):
     if framework == "trades":
         p, q = log_softmax(clean), log_softmax(adversarial)
         return crossentropy(clean, y, shift) + BETA * (np.exp(p) * (p - q)).sum() / COUNT
+    if framework == "mart":
+        onehot = np.eye(CLASSES)[y]
+        runner_up = np.exp(log_softmax(adversarial - shift * onehot))[onehot == 0].reshape(COUNT, -1).max(1)
+        p, q = log_softmax(clean), log_softmax(adversarial)
+        weight = 1.0000001 - np.exp(p)[onehot == 1]
+        stability = (np.exp(p) * (p - q)).sum(1)
+        boosted = crossentropy(adversarial, y, shift) - np.log(1.0001 - runner_up).mean()
+        return boosted + BETA * (stability * weight).mean()
     return crossentropy(adversarial, y, shift)
 
 
@@ -184,6 +193,24 @@ def test_trades_survives_a_softmax_that_underflows():
     assert np.isfinite(float(loss)) and all(np.isfinite(g).all() for g in gradients)
 
 
+def test_mart_takes_the_second_class_where_the_first_is_right():
+    trainer = make_trainer("mart", double_net("linear"))
+    logits = np.log([[0.7, 0.2, 0.06, 0.04], [0.7, 0.2, 0.06, 0.04]])
+    expected = -np.log(1.0001 - np.array([0.2, 0.7]))
+    np.testing.assert_allclose(trainer.runner_up_loss(np.array([0, 1]), tf.constant(logits)), expected)
+
+
+def test_mart_counts_an_image_by_how_wrong_it_is():
+    net = double_net("linear")
+    x, x_adv, y = batch()
+    losses = [make_trainer("mart", net, beta=b).training_loss(x, x_adv, y).losses for b in (0.0, 1.0)]
+    weights = [np.array(w) for w in net.trainable_variables]
+    p, q = (log_softmax(numpy_logits("linear", weights, images)) for images in (x, x_adv))
+    divergence = (np.exp(p) * (p - q)).sum(1)
+    wrong = 1 - np.exp(p[np.arange(COUNT), y])
+    np.testing.assert_allclose((losses[1] - losses[0]) / divergence, wrong, rtol=1e-5, atol=1e-6)
+
+
 def test_label_smoothing_is_in_the_loss():
     net = double_net("he")
     x, x_adv, y = batch()
@@ -211,22 +238,28 @@ class CountingBatchNorm(athe_tf.BatchNorm):
 
 
 class PassCounter(keras.layers.Layer):
-    """The identity; counts how often something goes through it, forward and back."""
+    """The identity; counts how often something goes through it: forward, back, and back along a way back."""
 
     def build(self, input_shape):
-        self.forward = self.add_weight(name="forward", shape=(), initializer="zeros", trainable=False)
-        self.backward = self.add_weight(name="backward", shape=(), initializer="zeros", trainable=False)
+        # Not weights of the network: AWP puts those back to what they were before its pass.
+        with tf.init_scope():
+            self.forward, self.backward = (tf.Variable(0.0, trainable=False) for _ in range(2))
 
     def call(self, inputs):
         self.forward.assign_add(1.0)
 
+        def back(upstream):
+            self.backward.assign_add(1.0)
+
+            @tf.custom_gradient
+            def counted(x):
+                return tf.identity(x), back
+
+            return counted(upstream)
+
         @tf.custom_gradient
         def identity(x):
-            def gradient(upstream):
-                self.backward.assign_add(1.0)
-                return upstream
-
-            return tf.identity(x), gradient
+            return tf.identity(x), back
 
         return identity(inputs)
 
@@ -239,20 +272,38 @@ def counting_net():
     return net, net.layers[3], counter
 
 
-BN_UPDATES = {"standard": 1, "pgd_at": 1, "alp": 2, "trades": 2, "fast_at": 2, "free_at": REPLAYS}
+# Updates of the statistics, and further options.
+STEPS_TO_COUNT = {
+    "standard": (1, {}),
+    "pgd_at": (1, {}),
+    "alp": (2, {}),
+    "trades": (2, {}),
+    "mart": (2, {}),
+    "llr": (1, {}),
+    "cure": (1, {}),
+    "free_at": (REPLAYS, {}),
+    "fast_at": (2, {}),
+    "fast_at nfgsm": (2, {"nfgsm_noise": 2.0}),
+    "fast_at gradalign": (3, {"gradalign": 0.2}),
+    # Once more through the loss, and nothing else; the statistics of that pass are forgotten.
+    "pgd_at awp": (1, {"awp_gamma": 0.01}),
+    "trades awp": (2, {"awp_gamma": 0.01}),
+    "free_at awp": (REPLAYS, {"awp_gamma": 0.01}),
+}
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_step_updates_statistics_and_passes_the_network_as_often_as_it_says(framework):
+@pytest.mark.parametrize("case", STEPS_TO_COUNT)
+def test_a_step_updates_statistics_and_passes_the_network_as_often_as_it_says(case):
     net, norm, counter = counting_net()
-    trainer = make_trainer(framework, net)
+    framework, (updates, options) = case.split()[0], STEPS_TO_COUNT[case]
+    trainer = make_trainer(framework, net, **options)
     # Attacks compile their own loop; the other steps are quicker run eagerly than compiled.
     trainer.compile(training.MomentumSGD(0.01), run_eagerly=framework not in ("free_at", "fast_at"))
     x, _, y = batch("float32")
     for variable in (norm.updates, counter.forward, counter.backward):
         variable.assign(0.0)
     trainer.train_on_batch(x, y)
-    assert float(norm.updates) == BN_UPDATES[framework]
+    assert float(norm.updates) == updates
     cost = trainer.cost()
     assert float(counter.forward) == cost.forward
     assert float(counter.backward) == cost.backward_input

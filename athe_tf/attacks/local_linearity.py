@@ -107,6 +107,10 @@ class LocalLinearity(PGD):
 
         return evaluate
 
+    def comparison(self, victim, y, inputs):
+        # The tangent is computed only where rounds are compared.
+        return lambda x_moved: self.objective(victim, y, inputs)(x_moved)[0]
+
     def initial_memory(self, x):
         return [tf.zeros_like(x), tf.zeros_like(x), tf.constant(0.0)] if self.rule == "adam" else []
 

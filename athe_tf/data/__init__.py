@@ -13,12 +13,16 @@ A data set is named
 * any TensorFlow Datasets name with images and labels: `cifar10`, `mnist`, `imagenet2012`,
   `cifar10_corrupted/fog_3`, `cifar10:3.0.2`.
 
+`with_extra` mixes generated or unlabelled images into the training batches of any of them.
+
 Nothing here imports TensorFlow before `load` is called, so that a command line is checked at once.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
+from athe_tf.data.extra import check_file as check_extra
+from athe_tf.data.extra import with_extra
 from athe_tf.data.names import check_name
 from athe_tf.errors import InputError
 from athe_tf.registry import Registry
@@ -39,11 +43,12 @@ AUGMENTATIONS = Registry(
 
 _CLASSES = {
     "ImageSet": "athe_tf.data.images",
+    "MixedSet": "athe_tf.data.mixed",
     "Splits": "athe_tf.data.splits",
     "StreamedSet": "athe_tf.data.streamed",
 }
 
-__all__ = ["AUGMENTATIONS", "check_name", "load", *sorted(_CLASSES)]
+__all__ = ["AUGMENTATIONS", "check_extra", "check_name", "load", "with_extra", *sorted(_CLASSES)]
 
 
 def load(name, *, data_dir=None, validation_size=None, image_size=None, seed=0) -> "Splits":

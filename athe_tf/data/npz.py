@@ -39,7 +39,7 @@ def read(path) -> dict:
     archive = _open(path)
     with archive:
         keys = [key for key in (*KEYS, *_VALIDATION_KEYS) if key in archive.files]
-        arrays = {key: _member(archive, key, path) for key in keys}
+        arrays = {key: read_member(archive, key, path) for key in keys}
     parts = {}
     for part in ("train", "validation", "test"):
         if f"x_{part}" in arrays:
@@ -50,7 +50,8 @@ def read(path) -> dict:
     return parts
 
 
-def _open(path):
+def open_archive(path):
+    """The archive in a file, or an `InputError` that says why there is none."""
     path = pathlib.Path(path).expanduser()
     check(path.is_file(), f"No such data file. Expected a NumPy archive (.npz). Received: npz:{path}.")
     try:
@@ -59,6 +60,11 @@ def _open(path):
         raise _unreadable(path, error) from error
     if isinstance(archive, np.ndarray):
         raise _unreadable(path, "a single array (.npy)")
+    return archive
+
+
+def _open(path):
+    archive = open_archive(path)
     missing = [key for key in KEYS if key not in archive.files]
     if (_VALIDATION_KEYS[0] in archive.files) != (_VALIDATION_KEYS[1] in archive.files):
         missing += [key for key in _VALIDATION_KEYS if key not in archive.files]
@@ -71,7 +77,8 @@ def _open(path):
     return archive
 
 
-def _member(archive, key, path):
+def read_member(archive, key, path):
+    """An array of an archive, or an `InputError`."""
     try:
         return archive[key]
     except ValueError as error:

@@ -2,6 +2,7 @@
 
     net = athe_tf.models.build("wrn-34-10", num_classes=10, head="he")     # a plain keras.Model
     net = athe_tf.models.to_hypersphere(any_keras_classifier)
+    net = athe_tf.models.ensemble_of([one, other])                         # the mean of their probabilities
 
 | name | network | source |
 |---|---|---|
@@ -63,9 +64,18 @@ HEADS = ("linear", "fn", "wn", "he", "mhe")
 ACTIVATIONS = ("relu", "softplus", "silu", "leaky_relu")
 
 _WITH_WIDTH = ("lenet", "preact_resnet18", "resnet18", "vgg16")
-_LAZY = {"build": "builder", "to_hypersphere": "hypersphere"}
+_LAZY = {"build": "builder", "to_hypersphere": "hypersphere", "ensemble_of": "ensemble"}
 
-__all__ = ["ACTIVATIONS", "HEADS", "NAMES", "build", "check_head", "check_name", "to_hypersphere"]
+__all__ = [
+    "ACTIVATIONS",
+    "HEADS",
+    "NAMES",
+    "build",
+    "check_head",
+    "check_name",
+    "ensemble_of",
+    "to_hypersphere",
+]
 
 
 def parse_name(name: str) -> tuple[str, dict[str, int]]:

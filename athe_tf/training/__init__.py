@@ -8,10 +8,15 @@
 | `trades` | `TRADES` | clean images, and the divergence to adversarial ones (Zhang et al., 2019) |
 | `free_at` | `FreeAT` | noise that every backward pass moves on (Shafahi et al., 2019) |
 | `fast_at` | `FastAT` | adversarial images of one step from a random start (Wong et al., 2020) |
+| `mart` | `MART` | both, with more weight where predictions are wrong (Wang et al., 2020) |
+| `llr` | `LLR` | clean images, and how far the loss is from linear around them (Qin et al., 2019) |
+| `cure` | `CURE` | clean images, and how much the input gradient changes (Moosavi-Dezfooli et al., 2019) |
 
 The parts: `adversarial_model.py` (the step that all share), `optimizers.py` (SGD as PyTorch computes it),
-`schedules.py` (learning rates), `averaging.py` (the moving average of the weights), `state.py` (the whole
-state of a run in one file), `callbacks.py`, `early_stopping.py`, `overfitting_guard.py`.
+`schedules.py` (learning rates), `epsilon.py` (the radius of the training attack as a function of the step),
+`averaging.py` and `swa.py` (averages of the weights), `awp.py` (gradients at perturbed weights), `periods.py`
+(the model at the end of each period, for an ensemble), `state.py` (the whole state of a run in one file),
+`callbacks.py`, `early_stopping.py`, `overfitting_guard.py`.
 A new framework is one new file and one line here.
 """
 
@@ -29,6 +34,9 @@ FRAMEWORKS = Registry(
         "trades": "trades:TRADES",
         "free_at": "free_at:FreeAT",
         "fast_at": "fast_at:FastAT",
+        "mart": "mart:MART",
+        "llr": "llr:LLR",
+        "cure": "cure:CURE",
     },
 )
 

@@ -1,5 +1,6 @@
 """The training step that every framework shares."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -11,6 +12,7 @@ from athe_tf.attacks.victim import Victim, penultimate
 from athe_tf.errors import InputError, check
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import margin_crossentropy
+from athe_tf.training import awp
 from athe_tf.training.averaging import copy_of, update_average
 from athe_tf.training.crafting import check_bn_mode, crafting_mode
 
@@ -64,6 +66,13 @@ class AdversarialModel(keras.Model):
             to `None`: never.
         ema: Decay of an exponential moving average of the weights, such as 0.995. The average is what is
             validated, saved and exported. Defaults to 0: no average.
+        swa: Keep an average for `athe_tf/training/swa.py` to update; validated, saved and exported likewise.
+            Defaults to `False`.
+        awp_gamma: Take the gradient at weights that were moved up the loss by this share of their length,
+            see `athe_tf/training/awp.py`. Defaults to 0: at the weights themselves.
+        awp_start: The update from which on the weights are moved. Defaults to 0.
+        epsilon_schedule: From the number of updates so far to the epsilon of the training attack, see
+            `athe_tf/training/epsilon.py`. Defaults to `None`: the attack's own.
         seed: Of the random starts of attacks.
     """
 
@@ -83,6 +92,10 @@ class AdversarialModel(keras.Model):
         validation_attack: Attack | None = None,
         clip_norm: float | None = None,
         ema: float = 0.0,
+        swa: bool = False,
+        awp_gamma: float = 0.0,
+        awp_start: int = 0,
+        epsilon_schedule: Callable | None = None,
         seed: int = 0,
         **kwargs,
     ):
@@ -99,6 +112,10 @@ class AdversarialModel(keras.Model):
             f"`clip_norm` must be larger than 0. Received: clip_norm={clip_norm}.",
         )
         check(0 <= ema < 1, f"`ema` must lie in [0, 1). Received: ema={ema}.")
+        check(
+            not (ema and swa),
+            f"`ema` and `swa` are two averages, and one is shipped. Received: ema={ema}, swa=True. Use one.",
+        )
         head = net.layers[-1] if net.layers else None
         if margin > 0 and not isinstance(head, CosineDense):
             raise InputError(
@@ -119,32 +136,63 @@ class AdversarialModel(keras.Model):
         self._features = penultimate(net)
         self.clip_norm = clip_norm
         self.ema = ema
-        self.averaged: Any = copy_of(net) if ema else None
-        self._averaged_features = penultimate(self.averaged) if ema else None
+        self.averaged: Any = copy_of(net) if ema or swa else None
+        self._averaged_features = None if self.averaged is None else penultimate(self.averaged)
+        awp.check_gamma(awp_gamma, head)
+        self.awp_gamma = awp_gamma
+        self.awp_start = awp_start
+        self._check_schedule(epsilon_schedule)
+        self.epsilon_schedule = epsilon_schedule
         self.clean_accuracy = keras.metrics.SparseCategoricalAccuracy(name="clean_accuracy")
         self.robust_accuracy = keras.metrics.SparseCategoricalAccuracy(name="robust_accuracy")
         self._validated_batches = keras.metrics.Sum(name="validated_batches")
         self.built = True
 
+    def _check_schedule(self, schedule) -> None:
+        check(
+            schedule is None or hasattr(self.attack, "with_epsilon"),
+            "An epsilon schedule needs an attack whose ball can change, such as athe_tf.attacks.PGD. "
+            f"Received: {type(self.attack).__name__}.",
+        )
+
     # -- what frameworks say ----------------------------------------------------------------------------
 
     def craft(self, x, y):
-        """Adversarial images for this step; by default those of `attack`."""
+        """Adversarial images for this step; by default those of `attack`.
+
+        What is returned here is what `training_loss` gets as `x_adv`.
+        """
         with crafting_mode(self.bn_mode, self.net, x) as training:
-            return self.attack(self.victim(training), x, y, ids=self.positions(x), seed=self.step_seed())
+            attack = self.current_attack()
+            return attack(self.victim(training), x, y, ids=self.positions(x), seed=self.step_seed())
 
     def training_loss(self, x, x_adv, y) -> Terms:
         """The loss of every example, computed with `self.net(..., training=True)`."""
         raise NotImplementedError
 
-    def cost(self) -> Cost:
-        """Passes of the network in one step."""
+    def loss_passes(self) -> Cost:
+        """Passes of the network in one evaluation of `training_loss` and its gradient.
+
+        A backward pass through a backward pass counts as one more of either kind.
+        """
         raise NotImplementedError
 
     def crafting_passes(self) -> tuple[int, int]:
         """Forward and backward passes of a PGD attack; several restarts are compared by one more each."""
+        if not self.needs_attack:
+            return 0, 0
         steps, restarts = self.attack.steps, self.attack.restarts
         return steps * restarts + (restarts if restarts > 1 else 0), steps * restarts
+
+    def cost(self) -> Cost:
+        """Passes of the network in one step: crafting, and the loss, with AWP twice."""
+        forward, backward = self.crafting_passes()
+        loss, times = self.loss_passes(), 2 if self.awp_gamma else 1
+        return Cost(
+            forward + times * loss.forward,
+            backward + times * loss.backward_input,
+            times * loss.backward_weights,
+        )
 
     # -- what frameworks use ----------------------------------------------------------------------------
 
@@ -176,10 +224,20 @@ class AdversarialModel(keras.Model):
         """The seed of this step: a function of the run's seed and the number of updates so far."""
         return random.fold(self.seed, self.optimizer.iterations)
 
+    def epsilon(self):
+        """The epsilon of the training attack at this step."""
+        if self.epsilon_schedule is None:
+            return self.attack.threat.epsilon
+        return self.epsilon_schedule(self.optimizer.iterations)
+
+    def current_attack(self):
+        """The training attack at this step: with a schedule, `attack` in a ball of another size."""
+        return self.attack if self.epsilon_schedule is None else self.attack.with_epsilon(self.epsilon())
+
     def positions(self, x):
         """Where the examples stand in the global batch, whatever replica they are on."""
         count = tf.shape(x)[0]
-        return tf.range(count) + _replica() * count
+        return tf.range(count) + _images_before(x)
 
     def gradients(self, x, x_adv, y, sample_weight=None):
         """`(terms, mean loss, gradients of the weights)` for a batch; may be called again in a step."""
@@ -188,6 +246,20 @@ class AdversarialModel(keras.Model):
 
     def backward(self, x, x_adv, y, sample_weight=None, sources=()):
         """As `gradients`, and from the same backward pass the gradients of `sources`, such as `[x_adv]`."""
+        if not self.awp_gamma:
+            return self._backward(x, x_adv, y, sample_weight, sources)
+        with awp.restoring(self.net.non_trainable_variables):
+            _, _, gradients, _ = self._backward(x, x_adv, y, sample_weight)
+        started = tf.cast(tf.convert_to_tensor(self.optimizer.iterations) >= self.awp_start, tf.float32)
+        with awp.moved_up(self.net.trainable_variables, gradients, self.awp_gamma * started):
+            return self._backward(x, x_adv, y, sample_weight, sources)
+
+    def _backward(self, x, x_adv, y, sample_weight=None, sources=()):
+        check(
+            _replicas() == 1 or x.shape[0] is not None,
+            f"{_replicas()} replicas share a batch evenly, so every batch must have the same size, a "
+            "multiple of their number. Make batches with dataset.batch(size, drop_remainder=True).",
+        )
         with tf.GradientTape() as tape:
             tape.watch(sources)
             terms = self.training_loss(x, x_adv, y)
@@ -207,7 +279,7 @@ class AdversarialModel(keras.Model):
             gradients = self._clipped(gradients)
         self.optimizer.apply_gradients(zip(gradients, self.net.trainable_variables, strict=True))
         self.average_moving_statistics()
-        if self.averaged is not None:
+        if self.ema:
             update_average(self.averaged, self.net, self.ema, self.optimizer.iterations)
 
     def _clipped(self, gradients) -> list:
@@ -273,9 +345,8 @@ class AdversarialModel(keras.Model):
         x, y, sample_weight = unpack(data)
         net = self.shipped
         logits = net(x, training=False)
-        self._loss_tracker.update_state(
-            tf.reduce_mean(margin_crossentropy(y, tf.cast(logits, tf.float32))), sample_weight=tf.shape(x)[0]
-        )
+        # Image by image: the last batch may be short on one replica, or filled up with images of no weight.
+        self._loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, tf.float32)), sample_weight)
         self.clean_accuracy.update_state(y, logits, sample_weight)
         logged = ["loss", "clean_accuracy"]
         if self.validation_attack is not None:
@@ -292,6 +363,11 @@ class AdversarialModel(keras.Model):
         results = self.compute_metrics(x, y, predictions, sample_weight)
         ours = {"loss", "clean_accuracy", "robust_accuracy", "validated_batches"}
         return {name: value for name, value in results.items() if name not in ours or name in logged}
+
+    def _get_metrics_result_or_logs(self, logs):
+        # What our steps leave out would make Keras take the mean of what the replicas log for themselves.
+        results = self.get_metrics_result()
+        return {name: results.get(name, value) for name, value in logs.items()}
 
     def save(self, filepath, overwrite=True, **kwargs):
         """Writes the plain classifier."""
@@ -313,9 +389,20 @@ def unpack(data):
     return tf.cast(x, tf.float32), y, sample_weight
 
 
-def _replica():
+def _images_before(x):
+    """How many images of the global batch are on replicas before this one."""
+    replicas, count = _replicas(), tf.shape(x)[0]
+    if replicas == 1:
+        return 0
     context = tf.distribute.get_replica_context()
-    return 0 if context is None else context.replica_id_in_sync_group
+    replica = context.replica_id_in_sync_group
+    if x.shape[0] is not None:
+        return replica * count
+    # A last batch that the replicas do not share evenly, in validation.
+    counts = context.all_reduce(
+        tf.distribute.ReduceOp.SUM, tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
+    )
+    return tf.cast(tf.cumsum(counts, exclusive=True)[replica], tf.int32)
 
 
 def _replicas() -> int:

@@ -105,7 +105,10 @@ class FreeAT(AdversarialModel):
         logits = self.net(x_adv, training=True)
         return Terms(self.crossentropy(y, logits), adversarial_logits=logits)
 
-    def cost(self) -> Cost:
+    def crafting_passes(self) -> tuple[int, int]:
+        return 0, 0
+
+    def loss_passes(self) -> Cost:
         return Cost(self.replays, self.replays, self.replays)
 
     def train_step(self, data):
@@ -119,6 +122,9 @@ class FreeAT(AdversarialModel):
         """One pass there and back: an update of the noise and one of the weights."""
         rows = self.positions(x)
         noise = tf.gather(self.noise, rows)
+        if self.epsilon_schedule is not None:
+            # The noise of a larger ball would be left over when a new period begins.
+            noise = BALLS[self.attack.threat.norm](noise, self.epsilon())
         moved = x + noise
         x_adv = tf.clip_by_value(moved, 0.0, 1.0)
         terms, loss, gradients, (slope,) = self.backward(x, x_adv, y, sample_weight, sources=[x_adv])
@@ -128,10 +134,11 @@ class FreeAT(AdversarialModel):
 
     def stepped(self, x, noise, gradient):
         """The noise after a step up, inside the ball."""
-        threat = self.attack.threat
+        attack = self.current_attack()
+        threat = attack.threat
         # Half precision may overflow; a noise that is not a number would stay so for ever.
         gradient, _ = finite_gradient(gradient)
-        noise = BALLS[threat.norm](noise + self.attack.step_size * threat.ascent(gradient), threat.epsilon)
+        noise = BALLS[threat.norm](noise + attack.step_size * threat.ascent(gradient), threat.epsilon)
         # Only shortens the noise, so it stays in the ball.
         return tf.clip_by_value(noise, -x, 1.0 - x) if self.noise_in_box else noise
 

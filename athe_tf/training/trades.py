@@ -44,10 +44,13 @@ class TRADES(AdversarialModel):
         losses = self.crossentropy(y, clean) + self.beta * kl_divergence(clean, adversarial)
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)
 
-    def cost(self) -> Cost:
-        forward, backward = self.crafting_passes()
+    def crafting_passes(self) -> tuple[int, int]:
+        forward, backward = super().crafting_passes()
         # One more forward pass gives the clean prediction that the attack moves away from.
-        return Cost(forward + 1 + 2, backward + 2, 2)
+        return forward + 1, backward
+
+    def loss_passes(self) -> Cost:
+        return Cost(2, 2, 2)
 
 
 def on_kl(attack):

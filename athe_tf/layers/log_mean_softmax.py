@@ -1,0 +1,34 @@
+"""The head of an ensemble."""
+
+import keras
+from keras import ops
+
+from athe_tf.errors import check
+
+
+@keras.saving.register_keras_serializable(package="athe_tf")
+class LogMeanSoftmax(keras.layers.Layer):
+    """From the logits of several classifiers, side by side, to the logarithm of their mean probabilities.
+
+    The output can be used as logits: its softmax is the mean of the members' softmaxes.
+
+    Args:
+        members: How many classifiers; the last axis of the input has `members` times as many numbers as there
+            are classes.
+        **kwargs: Those of `keras.layers.Layer`.
+    """
+
+    def __init__(self, members, **kwargs):
+        super().__init__(**kwargs)
+        check(members >= 1, f"`members` must be a positive integer. Received: members={members}.")
+        self.members = int(members)
+
+    def call(self, inputs):
+        logits = ops.reshape(inputs, (-1, self.members, inputs.shape[-1] // self.members))
+        return ops.logsumexp(ops.log_softmax(logits, axis=-1), axis=1) - ops.log(float(self.members))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[-1] // self.members)
+
+    def get_config(self):
+        return super().get_config() | {"members": self.members}

@@ -1,0 +1,48 @@
+"""A clean pass and the tangent of its loss, for frameworks that train on input gradients."""
+
+import contextlib
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from athe_tf.attacks.local_linearity import input_gradient
+from athe_tf.layers.batch_norm import capture_batch_statistics, frozen_batch_statistics
+from athe_tf.losses import margin_crossentropy
+
+
+class CleanPass(NamedTuple):
+    """What is known of a batch where it stands.
+
+    Attributes:
+        logits: Of an ordinary training pass, which updates the moving statistics.
+        statistics: Those of the pass, by layer of batch normalisation.
+        losses: Cross-entropy without margin or label smoothing, one number an example.
+        gradient: Of each loss, for its own image: the statistics of the batch are constants to it, as they
+            are to every pass that is compared with it.
+    """
+
+    logits: Any
+    statistics: Any
+    losses: Any
+    gradient: Any
+
+
+def clean_pass(net, x, y) -> CleanPass:
+    """Two forward passes and one backward; an outer tape sees second derivatives of the gradient."""
+    with capture_batch_statistics() as statistics:
+        logits = net(x, training=True)
+    losses, gradient = gradient_at(net, statistics, x, y)
+    return CleanPass(logits, statistics, losses, gradient)
+
+
+def gradient_at(net, statistics, x, y):
+    """`(losses, input gradient)` at `x`, normalised by `statistics`."""
+    return input_gradient(lambda images: frozen_losses(net, statistics, images, y)[0], x)
+
+
+def frozen_losses(net, statistics, x, y):
+    """`(losses, logits)` at `x`, normalised by `statistics`; nothing is updated."""
+    with frozen_batch_statistics(statistics) if statistics else contextlib.nullcontext():
+        logits = net(x, training=True)
+    logits = tf.cast(logits, tf.float32) if logits.dtype in (tf.float16, tf.bfloat16) else logits
+    return margin_crossentropy(y, logits), logits
