@@ -57,10 +57,8 @@ def scatter(origin, moves, size, reach) -> None:
         reach: Moves are in `[-reach, reach)`, and this much of the border stays.
     """
     height, width = size
-    rows, columns = np.meshgrid(
-        np.arange(reach + 1, height - reach + 1), np.arange(reach + 1, width - reach + 1), indexing="ij"
-    )
-    rows, columns = rows.ravel(), columns.ravel()
+    inner = (np.arange(reach + 1, side - reach + 1) for side in size)
+    rows, columns = (place.ravel() for place in np.meshgrid(*inner, indexing="ij"))
     # Pixels of one wave are 2 * reach columns apart or more, row after row: they do not touch each other's
     # neighbours, and everything that a pixel reads is as it would be one by one.
     wave = 2 * reach * (height - rows) + (width - columns)
@@ -74,7 +72,8 @@ def scatter(origin, moves, size, reach) -> None:
 
 def motion_blur(images, constants, draws):
     """A shaken camera; `constants` are the radius and the standard deviation of the line."""
-    return line_blur(images, *constants, draws.uniform((), -45.0, 45.0))
+    radius, sigma = constants
+    return line_blur(images, radius, sigma, draws.uniform((), -45.0, 45.0))
 
 
 def zoom_blur(images, constants, draws):

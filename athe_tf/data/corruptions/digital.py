@@ -60,7 +60,8 @@ def elastic_transform(images, constants, draws):
     the shorter side.
     """
     strength, smoothness, affine = (value * min(images.shape[1:3]) for value in constants)
-    warped = sample(images, *affine_places(images.shape, affine, draws), "reflect")
+    rows, columns = affine_places(images.shape, affine, draws)
+    warped = sample(images, rows, columns, "reflect")
     size = images.shape[1:3]
     noise = draws.uniform((*size, 2), -1.0, 1.0)
     field = strength * gaussian(noise, smoothness, truncate=3.0, border="symmetric")

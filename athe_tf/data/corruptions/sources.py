@@ -1,0 +1,195 @@
+"""Where corrupted images come from: made here, the published files, or TensorFlow Datasets.
+
+A source gives the batches of one cell of the table, a corruption at a severity:
+
+    source = open_source("generated", images, labels)
+    for x, y in source.batches("fog", 3, batch_size=128):
+        ...                                          # float32 images in [0, 1], and labels
+"""
+
+import pathlib
+
+import numpy as np
+
+from athe_tf.data import corruptions, validate
+from athe_tf.data.corruptions.settings import family
+from athe_tf.data.names import base_name
+from athe_tf.errors import InputError, check
+
+# What TensorFlow Datasets calls some corruptions of CIFAR-10-C.
+_TFDS_NAMES = {
+    "cifar10_corrupted": {"glass_blur": "frosted_glass_blur", "elastic_transform": "elastic"},
+    "imagenet2012_corrupted": {},
+}
+
+
+class Source:
+    """Corrupted images.
+
+    Attributes:
+        generated: Whether the images were made here, and are not those of the published tables.
+        protocol: In words, which images these are and how they reach the model.
+        remark: What a reader of the numbers should know, or `None`.
+    """
+
+    generated = False
+    protocol = ""
+    remark: str | None = None
+
+    def batches(self, name: str, severity: int, batch_size: int):
+        """Yields `(images, labels)` of a cell: float32 in [0, 1] and integers."""
+        raise NotImplementedError
+
+
+class Generated(Source):
+    """Images corrupted here, as they are needed.
+
+    Args:
+        images: `[N, H, W, C]`, uint8 or float in [0, 1].
+        labels: `[N]`.
+        seed: Of the corruptions.
+    """
+
+    generated = True
+
+    def __init__(self, images, labels, seed: int = 0):
+        self.images, self.labels, self.seed = np.asarray(images), np.asarray(labels), seed
+        validate.check_images(self.images)
+        validate.check_labels(self.labels, len(self.images))
+        whose = family(self.images.shape[1:3])
+        self.protocol = f"the images as given, corrupted with the constants of {whose}"
+
+    def batches(self, name, severity, batch_size):
+        ids = np.arange(len(self.images))
+        for start in range(0, len(ids), batch_size):
+            part = slice(start, start + batch_size)
+            x = corruptions.corrupt(self.images[part], name, severity, seed=self.seed, ids=ids[part])
+            yield _as_float(x), self.labels[part]
+
+
+class Folder(Source):
+    """The published files of CIFAR-10-C and CIFAR-100-C: `fog.npy` and its neighbours, and `labels.npy`.
+
+    Each file holds the test set five times, severity by severity: 50,000 images for 10,000.
+
+    Args:
+        folder: Where they are.
+        count: Use the first so many images of each severity; `None` for all.
+    """
+
+    protocol = "the published files, as they are"
+
+    def __init__(self, folder, count: int | None = None):
+        self.folder = pathlib.Path(folder).expanduser()
+        check(self.folder.is_dir(), f"No such folder of corrupted images. Received: folder:{self.folder}.")
+        self.labels = self._open("labels")
+        check(
+            self.labels.ndim == 1 and len(self.labels) % 5 == 0 and len(self.labels) > 0,
+            f"Invalid shape of labels.npy in {self.folder}. Expected [5 * N], the labels of five severities. "
+            f"Received: shape={self.labels.shape}.",
+        )
+        self.rows = len(self.labels) // 5
+        validate.check_labels(np.asarray(self.labels), len(self.labels), "labels.npy")
+        self.count = self.rows if count is None else min(count, self.rows)
+
+    def batches(self, name, severity, batch_size):
+        images = self._open(name)
+        check(
+            images.ndim == 4 and len(images) == len(self.labels) and images.dtype == np.uint8,
+            f"Invalid array in {self.folder / name}.npy. Expected uint8 [{len(self.labels)}, H, W, C], as "
+            f"many as labels.npy has. Received: {images.dtype}, shape={images.shape}.",
+        )
+        first = (severity - 1) * self.rows
+        for start in range(first, first + self.count, batch_size):
+            part = slice(start, min(start + batch_size, first + self.count))
+            yield _as_float(np.asarray(images[part])), np.asarray(self.labels[part])
+
+    def _open(self, name):
+        path = self.folder / f"{name}.npy"
+        check(
+            path.is_file(),
+            f"The folder {self.folder} lacks {path.name}. Expected the files of CIFAR-10-C, one for each "
+            "corruption and labels.npy. Leave the corruption out, or fetch the file.",
+        )
+        try:
+            # Mapped: a file has 150 MB, and a cell needs a fifth of it.
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(
+                f"The file {path} is not a NumPy array, or it is cut short. Received: {error}."
+            ) from error
+
+
+class Published(Source):
+    """`cifar10_corrupted` or `imagenet2012_corrupted` of TensorFlow Datasets.
+
+    Args:
+        name: One of the two.
+        data_dir: Where TensorFlow Datasets keeps its data.
+        count: Use the first so many images of each cell; `None` for all.
+        image_size: Side of the images that the model takes; `None` for the set's own.
+    """
+
+    def __init__(self, name: str, data_dir=None, count: int | None = None, image_size: int | None = None):
+        check(
+            name in _TFDS_NAMES,
+            f"Unknown source of corruptions '{name}'. Expected 'generated', 'folder:PATH', or one of "
+            f"{sorted(_TFDS_NAMES)}.",
+        )
+        self.name, self.data_dir, self.count = name, data_dir, count
+        own = 32 if name == "cifar10_corrupted" else 224
+        self.image_size = None if image_size in (None, own) else image_size
+        if name == "cifar10_corrupted":
+            self.protocol = "CIFAR-10-C as published"
+        else:
+            self.protocol = "224 x 224 pixels as they are, without resizing (Hendrycks and Dietterich)"
+            self.remark = (
+                "TensorFlow Datasets makes ImageNet-C again from the validation images; it is not the "
+                "published set of JPEG files."
+            )
+        if self.image_size is not None:
+            self.protocol = (
+                f"{own} x {own} pixels resized to {image_size} x {image_size}, as RobustBench does"
+            )
+
+    def batches(self, name, severity, batch_size):
+        from athe_tf.data import load
+
+        config = f"{self.name}/{_TFDS_NAMES[self.name].get(name, name)}_{severity}"
+        test = load(config, data_dir=self.data_dir, image_size=self.image_size).test
+        left = len(test) if self.count is None else min(self.count, len(test))
+        for x, y in test.batches(batch_size):
+            yield x.numpy()[:left], y.numpy()[:left]
+            left -= len(y)
+            if left <= 0:
+                return
+
+
+def open_source(source: str, images=None, labels=None, *, seed: int = 0, data_dir=None) -> Source:
+    """A source by its name: `"generated"`, `"folder:PATH"`, or a set of TensorFlow Datasets.
+
+    Args:
+        source: The name.
+        images: The clean images, which are corrupted. Published images come with their own labels, and
+            only the number and the size of these matter; `None` for all of them.
+        labels: Those of `images`.
+        seed: Of generated corruptions.
+        data_dir: Where TensorFlow Datasets keeps its data.
+    """
+    check(
+        isinstance(source, str),
+        f"The source of corruptions is a string: 'generated', 'folder:PATH', or one of "
+        f"{sorted(_TFDS_NAMES)}. Received: source={source!r}.",
+    )
+    if source == "generated":
+        if images is None or labels is None:
+            raise InputError("Generated corruptions need images and labels. Received: None.")
+        return Generated(images, labels, seed)
+    count = None if images is None else len(images)
+    if source.startswith("folder:"):
+        return Folder(source.removeprefix("folder:"), count)
+    return Published(base_name(source), data_dir, count, None if images is None else images.shape[1])
+
+
+def _as_float(images):
+    return images.astype(np.float32) / np.float32(255) if images.dtype == np.uint8 else images

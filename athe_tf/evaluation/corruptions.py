@@ -1,0 +1,214 @@
+"""Accuracy under common corruptions: the table of 15 x 5, and the numbers that papers quote."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.attacks.journal import Journal
+from athe_tf.attacks.results import misclassified
+from athe_tf.attacks.victim import Victim
+from athe_tf.attacks.victim import victim as as_victim
+from athe_tf.data.corruptions import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
+from athe_tf.data.corruptions.sources import Source, open_source
+from athe_tf.errors import InputError, check
+
+# Mean error of AlexNet over the five severities of ImageNet-C (Hendrycks and Dietterich, ICLR 2019).
+ALEXNET_ERRORS = {
+    "gaussian_noise": 0.886428,
+    "shot_noise": 0.894468,
+    "impulse_noise": 0.922640,
+    "defocus_blur": 0.819880,
+    "glass_blur": 0.826268,
+    "motion_blur": 0.785948,
+    "zoom_blur": 0.798360,
+    "snow": 0.866816,
+    "frost": 0.826572,
+    "fog": 0.819324,
+    "brightness": 0.564592,
+    "contrast": 0.853204,
+    "elastic_transform": 0.646056,
+    "pixelate": 0.717840,
+    "jpeg_compression": 0.606500,
+}
+
+
+def evaluate_corruptions(
+    victim,
+    images=None,
+    labels=None,
+    *,
+    source: str = "generated",
+    corruptions: Sequence[str] | None = None,
+    severities: Sequence[int] = SEVERITIES,
+    batch_size: int = 128,
+    seed: int = 0,
+    data_dir=None,
+    journal: Journal | None = None,
+    progress: Callable | None = None,
+) -> dict:
+    """Measures a model on corrupted images.
+
+    Example:
+
+    >>> found = evaluate_corruptions(net, images, labels, corruptions=["fog", "snow"], severities=[1, 5])
+    >>> found["accuracy"]["fog"]                       # two numbers
+    >>> found["mca"]
+
+    Args:
+        victim: Anything that maps images to logits.
+        images: Clean images `[N, H, W, C]`, uint8 or float in [0, 1]. Published sources bring their own; of
+            these, they only take the number and the size.
+        labels: `[N]`.
+        source: `"generated"`; `"folder:PATH"`, the `.npy` files of CIFAR-10-C or CIFAR-100-C; or
+            `"cifar10_corrupted"` or `"imagenet2012_corrupted"` of TensorFlow Datasets.
+        corruptions: Which. Defaults to the fifteen standard ones.
+        severities: Which, of 1 to 5.
+        batch_size: Images that go through the model at once.
+        seed: Of generated corruptions.
+        data_dir: Where TensorFlow Datasets keeps its data.
+        journal: Keeps what is measured, so that a run that was stopped goes on from there.
+        progress: Called after every batch with `(cell, images done, images in all, right, seen)`: a cell
+            such as `"fog 3"`, and how many of its images were right of those seen.
+
+    Returns:
+        A dictionary for `evaluation.json`:
+
+        * `accuracy`: from each corruption to a list, one number for each of `severities`;
+        * `mca`: the mean over all cells of the standard corruptions, and `mean_error`, 1 minus that, which
+          papers on CIFAR call the (unnormalised) corruption error;
+        * `mce`: only on ImageNet-C with all its cells, the mean over corruptions of the ratio of the error to
+          AlexNet's;
+        * `groups`: the mean of noise, blur, weather and digital;
+        * `generated`, `source`, `protocol`, `examples`, `severities`, and `remarks` where there are some.
+    """
+    names = _names(corruptions)
+    levels = _severities(severities)
+    opened = open_source(source, images, labels, seed=seed, data_dir=data_dir)
+    table = _Table(as_victim(victim), opened, batch_size, len(names) * len(levels), journal, progress)
+    accuracy = {name: [table.cell(name, severity) for severity in levels] for name in names}
+    return _summary(accuracy, levels, source, opened, table.examples)
+
+
+class _Table:
+    """Fills in cell after cell."""
+
+    def __init__(self, target: Victim, source: Source, batch_size: int, cells: int, journal, progress):
+        self.target, self.source, self.batch_size, self.cells = target, source, batch_size, cells
+        self.journal, self.progress = journal, progress
+        # From a cell to `[right, seen]`.
+        self.known: dict[str, np.ndarray] = (journal.load() if journal is not None else None) or {}
+        self.done = 0
+        self.examples = 0
+
+    def cell(self, name: str, severity: int) -> float:
+        """The accuracy under a corruption; measured, unless it is known from before."""
+        label = f"{name} {severity}"
+        if label not in self.known:
+            self.known[label] = self._measure(name, severity, label)
+            if self.journal is not None:
+                self.journal.save(self.known)
+        right, seen = self.known[label].tolist()
+        self.done += 1
+        self.examples = seen
+        return right / seen
+
+    def _measure(self, name, severity, label):
+        right = seen = 0
+        for x, y in self.source.batches(name, severity, self.batch_size):
+            logits = self._logits(x)
+            self._check_labels(logits, y)
+            right += int((~misclassified(logits, y)).numpy().sum())
+            seen += len(y)
+            self._tell(label, right, seen)
+        return np.array([right, seen], np.int64)
+
+    def _logits(self, x):
+        try:
+            return self.target.compiled_logits(tf.convert_to_tensor(x, tf.float32))
+        except (ValueError, tf.errors.InvalidArgumentError) as error:
+            raise InputError(
+                f"The model '{self.target.name}' does not take images of shape {x.shape[1:]}: "
+                f"{str(error).strip().splitlines()[0]}. Give corruptions of images of its own size."
+            ) from error
+
+    def _check_labels(self, logits, y):
+        classes = int(logits.shape[-1])
+        check(
+            int(np.max(y)) < classes,
+            f"Labels must lie in 0..{classes - 1}, for the model '{self.target.name}' has {classes} classes. "
+            f"Received: {int(np.max(y))}. Give corruptions of the set that it was trained on.",
+        )
+
+    def _tell(self, label, right, seen):
+        if self.progress is None:
+            return
+        # Cells are of one size; until the first is over, what it has shown is all there is to go by.
+        size = max(self.examples, seen)
+        self.progress(label, self.done * size + seen, self.cells * size, right, seen)
+
+
+def _names(corruptions) -> list[str]:
+    names = list(STANDARD if corruptions is None else corruptions)
+    check(len(names) > 0, "There are no corruptions. Expected at least one. Received: corruptions=[].")
+    for name in names:
+        CORRUPTIONS.check(name)
+    return list(dict.fromkeys(names))
+
+
+def _severities(severities) -> list[int]:
+    levels = list(severities)
+    check(len(levels) > 0, "There are no severities. Expected some of 1 to 5. Received: severities=[].")
+    for severity in levels:
+        check_severity(severity)
+    return sorted({int(severity) for severity in levels})
+
+
+def _summary(accuracy: dict[str, list[float]], levels, source: str, opened: Source, examples: int) -> dict:
+    standard = [name for name in STANDARD if name in accuracy]
+    # Extra corruptions count where there is nothing else.
+    mean = float(np.mean([accuracy[name] for name in standard or accuracy]))
+    complete = len(standard) == len(STANDARD) and levels == list(SEVERITIES)
+    remarks = [opened.remark] if opened.remark else []
+    if not complete:
+        remarks.append(
+            f"The mean is over {len(standard)} of {len(STANDARD)} standard corruptions and {len(levels)} of "
+            f"{len(SEVERITIES)} severities: not to be compared with published ones."
+        )
+    result = {
+        "generated": opened.generated,
+        "source": source,
+        "protocol": opened.protocol,
+        "examples": examples,
+        "severities": levels,
+        "accuracy": accuracy,
+        "groups": _groups(accuracy),
+        "mca": mean,
+        "mean_error": 1 - mean,
+    }
+    if complete and source.startswith("imagenet2012_corrupted"):
+        result["mce"] = corruption_error(accuracy)
+    if remarks:
+        result["remarks"] = remarks
+    return result
+
+
+def _groups(accuracy) -> dict[str, float]:
+    """The mean accuracy of each group that has corruptions in the table."""
+    means = {}
+    for group, names in GROUPS.items():
+        present = [accuracy[name] for name in names if name in accuracy]
+        if present:
+            means[group] = float(np.mean(present))
+    return means
+
+
+def corruption_error(accuracy: dict[str, list[float]]) -> float:
+    """mCE: the mean over the standard corruptions of the error over AlexNet's, both over all severities.
+
+    Example:
+
+    >>> round(corruption_error({name: [1 - error] * 5 for name, error in ALEXNET_ERRORS.items()}), 6)
+    1.0
+    """
+    return float(np.mean([(1 - np.mean(accuracy[name])) / ALEXNET_ERRORS[name] for name in STANDARD]))
