@@ -9,7 +9,10 @@ import math
 from typing import Any, get_args, get_type_hints
 
 from athe_tf import attacks, data, models
+from athe_tf.distribution.settings import check_flags
 from athe_tf.errors import check, check_choice
+from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
+from athe_tf.evaluation.tools import TOOLS, check_tools
 from athe_tf.numbers import format_number, parse_number
 from athe_tf.registry import unknown_name
 from athe_tf.training import FRAMEWORKS
@@ -21,8 +24,19 @@ STARTS = ("gaussian", "uniform", "zero")
 BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
 PAIRING_FORMS = ("l2", "mse")
 PRECISIONS = ("bfloat16", "float16", "none")
+EPSILON_SCHEDULES = ("constant", "cosine", "linear")
+LLR_VARIANTS = ("gamma_only", "grad_norm", "llr")
+LLR_PRESETS = ("code", "paper")
 # One step an image: FastAT's attack, and FreeAT's replays.
 ONE_STEP = ("fast_at", "free_at")
+
+
+DISTRIBUTION_HELP = (
+    "auto, one (device), mirrored (the GPUs of this machine), multi_worker (TF_CONFIG or Slurm) or tpu; see "
+    "docs/distributed.md."
+)
+DEVICES_HELP = "Numbers of the GPUs to use, such as 0,1; or cpu. [all GPUs, else the CPU]"
+CPU_REPLICAS_HELP = "Make so many devices of the CPU, to try out what several GPUs do."
 
 
 def option(default, help: str, **metadata):
@@ -45,17 +59,17 @@ def _check_positive(config, *names) -> None:
             )
 
 
-def check_epsilon(norm: str, epsilon: float) -> None:
+def check_epsilon(norm: str, epsilon: float, flag: str = "epsilon") -> None:
     """Refuses a radius that no attack can use."""
     check_choice("norm", norm, NORMS)
     check(
         math.isfinite(epsilon) and epsilon >= 0,
-        f"--epsilon must be a number that is not negative. Received: --epsilon={epsilon:g}.",
+        f"--{flag} must be a number that is not negative. Received: --{flag}={epsilon:g}.",
     )
     check(
         norm != "linf" or epsilon <= 1,
-        f"Pixels lie in [0, 1], so --epsilon must not exceed 1 in linf. Received: --epsilon={epsilon:g}. "
-        f"Did you mean --epsilon={epsilon:g}/255?",
+        f"Pixels lie in [0, 1], so --{flag} must not exceed 1 in linf. Received: --{flag}={epsilon:g}. "
+        f"Did you mean --{flag}={epsilon:g}/255?",
     )
 
 
@@ -71,6 +85,13 @@ class TrainConfig:
         None, "Training images held out for validation. [a tenth of them, at most 1000]"
     )
     augmentation: str = option("pad_crop_flip", "none, flip, pad_crop or pad_crop_flip.")
+    extra_data: str | None = option(
+        None, "An .npz file with more training images, generated or unlabelled ones: `image` and `label`."
+    )
+    extra_fraction: float = option(0.7, "The share of --extra_data in every batch.")
+    extra_labels_by: str | None = option(
+        None, "A .keras file whose predictions are the labels of --extra_data. [the file's own labels]"
+    )
     # What to train.
     model: str = option("small_cnn", "Model, such as wrn-34-10, preact_resnet18 or small_cnn.")
     head: str = option("linear", "Head: linear, fn, wn, he (hypersphere) or mhe (its angular form).")
@@ -83,13 +104,33 @@ class TrainConfig:
     activation: str = option("relu", "relu, softplus, silu or leaky_relu.")
     # How to train.
     framework: str = option("pgd_at", f"Framework: {', '.join(FRAMEWORKS)}.")
-    beta: float = option(6.0, "Weight of the divergence in TRADES.")
+    beta: float = option(6.0, "Weight of the divergence in TRADES and MART.")
     pairing: float = option(0.5, "Weight of the pairing of logits in ALP.")
     pairing_form: str = option("mse", "What ALP pairs by: mse (the released code) or l2 (the paper's text).")
     replays: int = option(8, "Updates that FreeAT makes of each batch; an epoch is one pass over the images.")
     noise_in_box: bool = option(
         False, "Keep FreeAT's noise where image and noise lie in [0, 1], and not only in the ball."
     )
+    nfgsm_noise: float = option(
+        0.0, "Makes N-FGSM of fast_at: a start within so many epsilons, such as 2, and no projection; 0: not."
+    )
+    gradalign: float = option(
+        0.0, "Makes GradAlign of fast_at: the weight of the alignment of gradients, such as 0.2; 0: not."
+    )
+    llr_preset: str = option("paper", "Weights and inner steps of LLR: those of the paper or of its code.")
+    llr_variant: str = option(
+        "llr", "llr, gamma_only (no slope term) or grad_norm (the length of the gradient instead)."
+    )
+    gamma_weight: float | None = option(None, "Weight of gamma in LLR, the paper's lambda. [the preset's: 4]")
+    slope_weight: float | None = option(
+        None, "Weight of the slope in LLR, the paper's mu. [the preset's: 3, of the code 1.2]"
+    )
+    curvature_weight: float = option(4.0, "Weight of the curvature in CURE, the paper's gamma.")
+    curvature_step: float = option(1.5, "Euclidean length of the step along which CURE measures curvature.")
+    awp_gamma: float = option(
+        0.0, "Adversarial weight perturbation of any framework: its share of the weights' length; 0: none."
+    )
+    awp_start: float = option(0.0, "Epochs before weights are perturbed.")
     guard_drop: float | None = option(
         None,
         "Stop, and go back one epoch, when the accuracy of a training batch under PGD-5 falls by more than "
@@ -101,8 +142,21 @@ class TrainConfig:
     epsilon: float = option(
         8 / 255, "Radius of the threat model in pixels of [0, 1]; 8/255 may be written so."
     )
+    epsilon_schedule: str = option(
+        "constant",
+        "The radius in training rises in every period (see --lr_resets): constant, linear, cosine.",
+    )
+    epsilon_min: float = option(0.0, "Where a schedule begins.")
+    epsilon_max: float | None = option(
+        None, "Where a schedule would end with the period; it stops at --epsilon. [twice --epsilon]"
+    )
+    epsilon_warmup: float | None = option(
+        None, "Epochs in which a schedule rises to --epsilon, instead of what --epsilon_max says."
+    )
     step_size: float | None = option(
-        None, "Length of an attack step. [1.25 epsilon for fast_at, epsilon for free_at, else epsilon/4]"
+        None,
+        "Length of an attack step, in proportion to a scheduled epsilon. [1.25 epsilon for fast_at, epsilon "
+        "for free_at and N-FGSM, 0.1 for LLR's code, else epsilon/4]",
     )
     steps: int | None = option(None, "Attack steps in training. [1 for fast_at and free_at, else 10]")
     start: str | None = option(None, "Start of the attack: uniform, gaussian or zero. [the framework's own]")
@@ -118,12 +172,22 @@ class TrainConfig:
     lr_schedule: str = option("piecewise", "constant, piecewise (also multistep), cosine or cyclic.")
     lr_drops: tuple[float, ...] = option((75.0, 90.0), "Epochs after which a piecewise rate drops.")
     lr_drop_factor: float = option(0.1, "Factor of each drop.")
+    lr_resets: tuple[float, ...] = option(
+        (), "Epochs after which a new period begins: learning rate and epsilon start anew."
+    )
+    ensemble: bool = option(
+        False, "Make one model of those at the end of each period: the mean of their predictions."
+    )
     momentum: float = option(0.9, "Momentum of sgd.")
     nesterov: bool = option(False, "Nesterov's momentum.")
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.")
     clip_norm: float | None = option(None, "Shorten the gradient of the weights to this length. [never]")
     ema: float = option(
         0.0, "Decay of a moving average of the weights, such as 0.995, which is then validated and exported."
+    )
+    swa_start: int | None = option(
+        None,
+        "Epochs after which the weights of every epoch are averaged (SWA); validated and exported. [never]",
     )
     mixed_precision: str = option(
         "none", "Compute in half precision, on accelerators: float16 (with loss scaling), bfloat16 or none."
@@ -133,8 +197,19 @@ class TrainConfig:
     early_stopping: int | None = option(
         None, "Stop when the best robust validation accuracy is so many epochs old. [never]"
     )
+    sync_batch_norm: bool | None = option(
+        None,
+        "Replicas share the statistics of batch normalisation, so that their number changes no result. [yes, "
+        "unless batch norm is in training mode inside the attack, where replicas cannot meet]",
+    )
     # The run.
     seed: int = option(0, "Seed of initialisation, order, augmentation and attack starts.")
+    distribution: str = option("auto", DISTRIBUTION_HELP, runtime=True)
+    devices: tuple[str, ...] = option((), DEVICES_HELP, runtime=True)
+    cpu_replicas: int = option(1, CPU_REPLICAS_HELP, runtime=True)
+    worker_timeout: float = option(
+        300.0, "Seconds that workers wait for each other at the start.", runtime=True
+    )
     backup_minutes: float = option(
         10.0, "A backup is written at every epoch's end, and so many minutes after the last.", runtime=True
     )
@@ -157,29 +232,62 @@ class TrainConfig:
             ("activation", self.activation, models.ACTIVATIONS),
             ("pairing_form", self.pairing_form, PAIRING_FORMS),
             ("mixed_precision", self.mixed_precision, PRECISIONS),
+            ("epsilon_schedule", self.epsilon_schedule, EPSILON_SCHEDULES),
+            ("llr_variant", self.llr_variant, LLR_VARIANTS),
+            ("llr_preset", self.llr_preset, LLR_PRESETS),
         ):
             _check_name(argument, value, names)
+        check_flags(self.distribution, self.devices, self.cpu_replicas)
+        self._check_sync_batch_norm()
         _check_positive(
             self, "scale", "step_size", "restarts", "learning_rate", "lr_drop_factor", "epochs", "batch_size",
-            "image_size", "replays", "clip_norm", "early_stopping",
+            "image_size", "replays", "clip_norm", "early_stopping", "curvature_step", "epsilon_warmup",
+            "swa_start", "worker_timeout",
         )  # fmt: skip
-        for name in ("momentum", "label_smoothing", "ema", "guard_drop"):
+        for name in ("momentum", "label_smoothing", "ema", "guard_drop", "awp_gamma"):
             value = getattr(self, name)
             check(
                 value is None or 0 <= value < 1, f"--{name} must lie in [0, 1). Received: --{name}={value}."
             )
-        for name in ("weight_decay", "beta", "pairing", "backup_minutes"):
+        for name in (
+            "weight_decay", "beta", "pairing", "backup_minutes", "nfgsm_noise", "gradalign", "gamma_weight",
+            "slope_weight", "curvature_weight", "awp_start", "epsilon_min",
+        ):  # fmt: skip
             value = getattr(self, name)
-            check(value >= 0, f"--{name} must not be negative. Received: --{name}={value:g}.")
+            check(value is None or value >= 0, f"--{name} must not be negative. Received: --{name}={value}.")
         self._check_margin()
         self._check_attack()
         self._check_framework()
+        self._check_fast_at()
+        self._check_epsilon_schedule()
+        self._check_periods()
+        self._check_averages()
+        self._check_extra_data()
         check(
             self.early_stopping is None or self.validation_size != 0,
             "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
             "leave --early_stopping out.",
         )
         self.attack_scale  # noqa: B018  (raises on nonsense)
+
+    def _check_sync_batch_norm(self):
+        check(
+            not self.sync_batch_norm or not self._normalises_in_attack,
+            "Replicas cannot meet inside an attack, where this run has batch normalisation in training mode. "
+            f"Received: --sync_batch_norm --framework={self.framework} --bn_mode={self.bn_mode}. Leave "
+            "--sync_batch_norm out, or use --bn_mode=eval.",
+        )
+
+    @property
+    def _normalises_in_attack(self) -> bool:
+        """Whether the attack's own passes use the statistics of their batch."""
+        mode = self.bn_mode or ("train" if self.framework == "fast_at" else "eval")
+        return mode in ("train", "batch_no_update")
+
+    @property
+    def shares_batch_norm(self) -> bool:
+        """`sync_batch_norm`, with its default."""
+        return not self._normalises_in_attack if self.sync_batch_norm is None else self.sync_batch_norm
 
     def _check_margin(self):
         if self.margin:
@@ -234,12 +342,111 @@ class TrainConfig:
                 "The framework 'free_at' attacks with the training loss itself. "
                 f"Received: --logit_scale={self.logit_scale}. Leave --logit_scale out.",
             )
+        if self.framework in ("cure", "llr"):
+            check(
+                self.bn_mode in (None, "frozen_clean"),
+                f"The framework '{self.framework}' compares passes with the same batch statistics. "
+                f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
+            )
         if self.framework in ("free_at", "standard"):
             check(
                 self.bn_mode is None,
                 f"The framework '{self.framework}' has no pass of its own for crafting. "
                 f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
             )
+
+    def _check_fast_at(self):
+        for name in ("nfgsm_noise", "gradalign"):
+            value = getattr(self, name)
+            check(
+                not value or self.framework == "fast_at",
+                f"--{name} is an option of fast_at. Received: --framework={self.framework} "
+                f"--{name}={value:g}. Leave --{name} out, or use --framework=fast_at.",
+            )
+            check(
+                not value or self.start is None,
+                f"--{name} says where the attack starts. Received: --start={self.start}. Leave --start out.",
+            )
+        check(
+            not (self.nfgsm_noise and self.gradalign),
+            "GradAlign starts at the image, N-FGSM far from it. Received: "
+            f"--nfgsm_noise={self.nfgsm_noise:g} --gradalign={self.gradalign:g}. Use one of them.",
+        )
+
+    def _check_epsilon_schedule(self):
+        if self.epsilon_schedule == "constant":
+            given = [n for n in ("epsilon_max", "epsilon_warmup") if getattr(self, n) is not None]
+            check(
+                not given and not self.epsilon_min,
+                f"A constant epsilon does not rise. Received: --{(given or ['epsilon_min'])[0]}. "
+                "Use --epsilon_schedule=linear.",
+            )
+            return
+        check(
+            self.framework != "standard",
+            f"Standard training has no epsilon. Received: --epsilon_schedule={self.epsilon_schedule}. "
+            "Leave it out, or use --framework=pgd_at.",
+        )
+        check(
+            self.epsilon_max is None or self.epsilon_warmup is None,
+            "--epsilon_max and --epsilon_warmup both say how fast epsilon rises. Use one of them.",
+        )
+        if self.epsilon_max is not None:
+            check_epsilon(self.norm, self.epsilon_max, "epsilon_max")
+        highest = self.epsilon if self.epsilon_max is None else self.epsilon_max
+        check(
+            self.epsilon_min <= self.epsilon <= highest,
+            "Epsilon rises from --epsilon_min towards --epsilon_max and stops at --epsilon. Received: "
+            f"--epsilon_min={self.epsilon_min:g} --epsilon={self.epsilon:g} --epsilon_max={highest:g}.",
+        )
+
+    def _check_periods(self):
+        resets = list(self.lr_resets)
+        check(
+            all(a < b for a, b in zip([0, *resets], [*resets, self.epochs], strict=True))
+            and all(reset == int(reset) for reset in resets),
+            "--lr_resets are whole epochs in rising order, after the first and before the last. "
+            f"Received: --lr_resets={','.join(f'{r:g}' for r in resets)} --epochs={self.epochs}.",
+        )
+        check(
+            not self.ensemble or len(resets) > 0,
+            "An ensemble has one model a period, and without --lr_resets there is one period. Received: "
+            "--ensemble. Add --lr_resets, such as --lr_resets=100,150 of 200 epochs.",
+        )
+
+    def _check_averages(self):
+        check(
+            self.swa_start is None or not self.ema,
+            "--swa_start and --ema are two averages of the weights, and one is shipped. Use one of them.",
+        )
+        check(
+            self.swa_start is None or self.swa_start < self.epochs,
+            f"--swa_start must lie before the last epoch. Received: --swa_start={self.swa_start} "
+            f"--epochs={self.epochs}.",
+        )
+        check(
+            not self.awp_gamma or self.weight_norm != "project" or self.head == "linear",
+            "AWP moves the class weights off the sphere that --weight_norm=project keeps them on. "
+            f"Received: --awp_gamma={self.awp_gamma:g}. Use --weight_norm=differentiable.",
+        )
+
+    def _check_extra_data(self):
+        if self.extra_data is None:
+            check(
+                self.extra_labels_by is None,
+                "--extra_labels_by labels the images of --extra_data. Received: no --extra_data. Name it.",
+            )
+            return
+        check(
+            0 < self.extra_fraction < 1,
+            f"--extra_fraction must lie between 0 and 1. Received: --extra_fraction={self.extra_fraction:g}.",
+        )
+        data.check_extra(self.extra_data, self.extra_labels_by is not None)
+
+    @property
+    def period_ends(self) -> tuple[int, ...]:
+        """The epochs that are over at the end of each period."""
+        return (*(int(reset) for reset in self.lr_resets), self.epochs)
 
     @property
     def attack_steps(self) -> int:
@@ -253,6 +460,10 @@ class TrainConfig:
         """The length of an attack step, with the framework's default."""
         if self.step_size is not None:
             return self.step_size
+        if self.framework == "llr" and self.llr_preset == "code":
+            return 0.1
+        if self.nfgsm_noise:
+            return self.epsilon
         return {"fast_at": 1.25, "free_at": 1.0}.get(self.framework, 0.25) * self.epsilon
 
     @property
@@ -286,18 +497,46 @@ class EvaluateConfig:
     data_dir: str | None = option(None, "Where TensorFlow Datasets keeps its data. [the run's own]")
     image_size: int | None = option(None, "Crop and resize images to this height and width. [the run's own]")
     split: str = option("test", "test, validation or train.")
+    protocol: str | None = option(None, f"A named set of attacks: {', '.join(PROTOCOLS)}. [quick]")
     attacks: tuple[str, ...] = option(
-        ("fgsm", "pgd-20", "cw-linf-20"),
-        "Attacks by name, separated by commas; a trailing number is the steps.",
+        (), "Attacks by name instead, separated by commas; a trailing number is the steps."
     )
-    norm: str | None = option(None, "Norm of the threat model: linf, l2 or l1. [the run's own, or linf]")
+    norm: str | None = option(
+        None, "Norm of the threat model: linf, l2 or l1. [the protocol's, the run's own, or linf]"
+    )
     epsilon: float | None = option(
-        None, "Radius of the threat model in pixels of [0, 1]. [the run's own, or 8/255]"
+        None,
+        "Radius of the threat model in pixels of [0, 1]. [the protocol's, the run's own, or 8/255]",
+    )
+    epsilons: tuple[float, ...] = option(
+        (), "Further radii, separated by commas: every attack is run at each, for a curve."
     )
     max_examples: int | None = option(None, "Evaluate the first so many images only.")
     batch_size: int = option(128, "Images that go through the model at once.")
     seed: int = option(0, "Seed of the attacks.")
-    output: str | None = option(None, "Folder for evaluation.json.")
+    checks: bool = option(
+        True, "Fill in the sanity sheet: about 400 passes of 200 images. --nochecks leaves it out."
+    )
+    verify_with: tuple[str, ...] = option(
+        (), f"Repeat FGSM and PGD-20 with other packages, separated by commas: {', '.join(TOOLS)}."
+    )
+    substitutes: tuple[str, ...] = option((), "Other models for --protocol=transfer, separated by commas.")
+    corruptions: str | None = option(
+        None,
+        "Measure common corruptions too: generated, folder:PATH with the genuine .npy files, or a TensorFlow "
+        "Datasets name. [generated with --protocol=corruptions, else none]",
+    )
+    margin: float | None = option(
+        None, "Margin of training of a hypersphere model, for adaptive attacks. [the run's own, or 0.2]"
+    )
+    probabilities: bool = option(
+        False, "The model ends with a softmax that cannot be removed: attack the logarithms, and say so."
+    )
+    output: str | None = option(
+        None,
+        "Folder for evaluation.json, report.html and the rest. The same command, given again after an "
+        "interruption, goes on where it was.",
+    )
 
     def __post_init__(self):
         check(
@@ -306,10 +545,23 @@ class EvaluateConfig:
         )
         if self.dataset is not None:
             data.check_name(self.dataset)
-        check(len(self.attacks) > 0, "Name at least one attack, as --attacks=fgsm,pgd-20.")
+        check(
+            self.protocol is None or not self.attacks,
+            f"Give either --protocol or --attacks. Received: --protocol={self.protocol} "
+            f"--attacks={','.join(self.attacks)}.",
+        )
+        if self.protocol is not None:
+            get_protocol(self.protocol)
         for name in self.attacks:
             attacks.parse_name(name)
-        check_epsilon(self.norm or "linf", 0.0 if self.epsilon is None else self.epsilon)
+        for radius in (0.0 if self.epsilon is None else self.epsilon, *self.epsilons):
+            check_epsilon(self.norm or "linf", radius)
+        check_tools(self.verify_with)
+        check(
+            self.protocol != "transfer" or len(self.substitutes) > 0,
+            "The protocol 'transfer' needs other models to make images on. Name them: "
+            "--substitutes=runs/pgd_at,runs/trades.",
+        )
         _check_name("split", self.split, ("test", "validation", "train"))
         _check_positive(self, "max_examples", "batch_size", "image_size")
 
@@ -324,6 +576,29 @@ class ExportConfig:
     def __post_init__(self):
         check(bool(self.model), "Say which model to export: --model=FILE.keras or a workdir.")
         check(bool(self.output), "Say where to write: --output=FOLDER.")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportConfig:
+    """A report of one evaluation, or of several side by side."""
+
+    folders: tuple[str, ...] = option(
+        (), "Folders of bin/evaluate, or training runs with one evaluation inside.", positional=True
+    )
+    output: str | None = option(None, "Page to write when several are compared. [comparison.html]")
+
+    def __post_init__(self):
+        check(
+            len(self.folders) > 0,
+            "Say which evaluations to report on, as bin/report runs/a/evaluation runs/b.",
+        )
+        twice = {folder for folder in self.folders if self.folders.count(folder) > 1}
+        check(not twice, f"Name each evaluation once. Received twice: {', '.join(sorted(twice))}.")
+        check(
+            self.output is None or len(self.folders) > 1,
+            "--output is for comparisons; a single report stands beside its evaluation. "
+            f"Received: --output={self.output} and one folder.",
+        )
 
 
 # -- to and from text ---------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def describe(net: keras.Model, margin: float | None = None) -> dict:
         "name": net.name,
         "input_shape": list(net.input_shape[1:]),
         "num_classes": net.output_shape[-1],
-        "head": _head_name(head),
+        "head": head_name(head),
         "scale": head.scale if isinstance(head, CosineDense) else None,
         "margin": margin,
         "normalization": _normalization(net),
@@ -70,7 +70,8 @@ def describe(net: keras.Model, margin: float | None = None) -> dict:
     }
 
 
-def _head_name(head) -> str:
+def head_name(head) -> str:
+    """What `athe_tf.json` calls a last layer: he, mhe, fn, wn or linear."""
     if not isinstance(head, CosineDense):
         return "linear"
     if head.angular:

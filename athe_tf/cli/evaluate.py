@@ -2,20 +2,24 @@
 
 import dataclasses
 import pathlib
-import sys
+import shlex
+import shutil
 from typing import Any
 
 from athe_tf import data
 from athe_tf.cli.program import run
+from athe_tf.cli.progress import AttackProgress
 from athe_tf.cli.quiet import start_tensorflow
-from athe_tf.config import EvaluateConfig
+from athe_tf.config import EvaluateConfig, flag_text
 from athe_tf.errors import InputError, check
-from athe_tf.workdir import find_model, run_of
+from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
+from athe_tf.workdir import Workdir, find_model, run_of
 
 EXAMPLES = """
 bin/evaluate --model=runs/digits --attacks=fgsm,pgd-20,cw-linf-20
-bin/evaluate --model=export --dataset=cifar10 --epsilon=8/255 --max_examples=1000 --output=runs/evaluation
-bin/evaluate --model=my_models:logits --dataset=npz:images.npz
+bin/evaluate --model=runs/digits --protocol=he2020 --output=runs/digits/he2020
+bin/evaluate --model=export --dataset=cifar10 --epsilon=8/255 --epsilons=4/255,16/255 --max_examples=1000
+bin/evaluate --model=my_models:logits --dataset=npz:images.npz --verify_with=cleverhans,foolbox,art
 """
 # What a model's training run knows, and what holds without one.
 FROM_RUN: dict[str, Any] = {
@@ -24,82 +28,145 @@ FROM_RUN: dict[str, Any] = {
     "image_size": None,
     "norm": "linf",
     "epsilon": 8 / 255,
+    "margin": None,
 }
+# Where the state of an unfinished evaluation is kept, inside --output.
+STATE = "state"
 
 
 def main() -> None:
     """The program."""
-    run("bin/evaluate", "measures how robust an image classifier is.", EXAMPLES, EvaluateConfig, action)
+    summary = "measures how robust an image classifier is."
+    run("bin/evaluate", summary, f"{EXAMPLES}\n{_protocols()}", EvaluateConfig, action)
+
+
+def _protocols() -> str:
+    width = max(len(name) for name in PROTOCOLS)
+    rows = (f"  {name:<{width}}  {protocol.summary}" for name, protocol in PROTOCOLS.items())
+    return "\n".join(["Protocols:", *rows])
 
 
 def action(config: EvaluateConfig, flags) -> None:
     """Evaluates what the flags say."""
-    config = fill_from_run(config)
+    command = repeat_command(config)
+    training_run = training_run_of(config.model)
+    config = fill_from_run(config, training_run)
     output = None if config.output is None else prepare_output(config.output)
     start_tensorflow()
     from athe_tf.evaluation.evaluate import evaluate
     from athe_tf.evaluation.loading import open_victim
 
     target = open_victim(config.model)
-    splits = data.load(config.dataset, data_dir=config.data_dir, image_size=config.image_size)
-    images = getattr(splits, config.split)
-    check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
+    images, classes = load_images(config, target.num_classes)
+    shown = AttackProgress()
     report = evaluate(
         target,
         images,
-        attacks=config.attacks,
-        epsilon=config.epsilon or 0.0,
-        norm=config.norm or "linf",
+        attacks=config.attacks or None,
+        protocol=config.protocol,
+        epsilon=config.epsilon,
+        norm=config.norm,
+        epsilons=config.epsilons,
         max_examples=config.max_examples,
         batch_size=config.batch_size,
         seed=config.seed,
+        checks=config.checks,
+        verify_with=config.verify_with,
+        substitutes=config.substitutes,
+        corruptions=config.corruptions,
+        margin=config.margin,
+        probabilities=config.probabilities,
         name=config.model,
         dataset=f"{config.dataset} ({config.split})",
-        progress=show_progress if sys.stderr.isatty() else None,
+        state=None if output is None else output / STATE,
+        progress=shown.update,
+        finished=shown.finished,
     )
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
+    shown.clear()
+    if report.classes is not None and classes < report.classes:
+        report.warnings.append(
+            f"The model has {report.classes} classes, and the data set {classes}: is it the one that it was "
+            "trained on?"
+        )
+    report.command = command
+    report.run = None if training_run is None else str(training_run.folder)
     print(report)
     if output is not None:
-        output.write_text(report.to_json())
-        print(f"\nWritten to {output}.")
+        write(report, output)
 
 
-def fill_from_run(config: EvaluateConfig) -> EvaluateConfig:
-    """Settings that were left out, from the training run of the model, or their defaults."""
-    run_folder = None
-    if ":" not in config.model or pathlib.Path(config.model).exists():
-        find_model(config.model)
-        run_folder = run_of(config.model)
-    known = run_folder.read_config() if run_folder else None
-    values: dict[str, Any] = {
-        name: getattr(known, name) if known else default
-        for name, default in FROM_RUN.items()
-        if getattr(config, name) is None
-    }
+def write(report, output: pathlib.Path) -> None:
+    """Writes everything to the folder; the state is not needed any longer then."""
+    from athe_tf import report as pages
+
+    report.save(output)
+    shutil.rmtree(output / STATE, ignore_errors=True)
+    pages.write(output)
+    print(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
+
+
+def repeat_command(config: EvaluateConfig) -> str:
+    """The command line that repeats an evaluation."""
+    flags = [
+        f"--{field.name}={flag_text(config, field.name)}"
+        for field in dataclasses.fields(config)
+        if getattr(config, field.name) != field.default
+    ]
+    return shlex.join(["bin/evaluate", *flags])
+
+
+def training_run_of(model: str) -> Workdir | None:
+    """The training run that a model belongs to; `InputError` where there is no model."""
+    if ":" in model and not pathlib.Path(model).exists():
+        return None
+    find_model(model)
+    return run_of(model)
+
+
+def fill_from_run(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:
+    """Settings that were left out, from the protocol, the training run of the model, or their defaults."""
+    protocol = get_protocol(config.protocol) if config.protocol else None
+    known = training_run.read_config() if training_run else None
+    values: dict[str, Any] = {}
+    for name, default in FROM_RUN.items():
+        if getattr(config, name) is not None:
+            continue
+        values[name] = default
+        if known is not None:
+            values[name] = known.training_margin if name == "margin" else getattr(known, name)
+        # A published radius comes before that of the training: the numbers are to be compared with others.
+        if name in ("norm", "epsilon") and protocol is not None and protocol.epsilon is not None:
+            values[name] = getattr(protocol, name)
     config = dataclasses.replace(config, **values)
     if config.dataset is None:
         raise InputError("Say which images to evaluate on, as --dataset=cifar10.")
     return config
 
 
+def load_images(config: EvaluateConfig, classes: int | None):
+    """The images to evaluate on, and how many classes they are of."""
+    splits = data.load(config.dataset, data_dir=config.data_dir, image_size=config.image_size)
+    images = getattr(splits, config.split)
+    check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
+    check(
+        classes is None or splits.num_classes <= classes,
+        f"The model '{config.model}' has {classes} classes, and the data set '{config.dataset}' has "
+        f"{splits.num_classes}. Give the data set that it was trained on.",
+    )
+    return images, splits.num_classes
+
+
 def prepare_output(folder) -> pathlib.Path:
-    """The path of `evaluation.json`; its folder is made now, so that nothing is lost at the end."""
+    """The output folder; it is tried now, so that nothing is lost at the end."""
     folder = pathlib.Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "evaluation.json"
-        path.touch()
+        trial = folder / ".writable"
+        trial.touch()
+        trial.unlink()
     except OSError as error:
         raise InputError(f"Cannot write to --output={folder}: {error.strerror}.") from error
-    return path
-
-
-def show_progress(name, done, most, robust) -> None:
-    """One line that is overwritten, on a terminal."""
-    print(
-        f"\r\033[K{name}: {done:.1f} of {most} rounds, {robust} robust", end="", file=sys.stderr, flush=True
-    )
+    return folder
 
 
 if __name__ == "__main__":

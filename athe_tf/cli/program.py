@@ -54,7 +54,7 @@ class _ListSerializer(flags.ArgumentSerializer):
 
 def define_flags(config_class, values: flags.FlagValues) -> None:
     """One flag for each field of a config class."""
-    for field in dataclasses.fields(config_class):
+    for field in _flag_fields(config_class):
         default: Any = field.default
         kind, text = field_type(config_class, field.name), field.metadata["help"]
         if kind is bool:
@@ -70,6 +70,15 @@ def define_flags(config_class, values: flags.FlagValues) -> None:
             flags.DEFINE_string(field.name, default, text, flag_values=values)
 
 
+def _flag_fields(config_class) -> list[dataclasses.Field]:
+    return [field for field in dataclasses.fields(config_class) if not field.metadata.get("positional")]
+
+
+def _positional_field(config_class) -> dataclasses.Field | None:
+    """The field that takes what stands on the command line without dashes."""
+    return next((f for f in dataclasses.fields(config_class) if f.metadata.get("positional")), None)
+
+
 def manual(name: str, summary: str, examples: str, config_class, extra=()) -> str:
     """The text of `--helpshort`."""
     lines = [
@@ -79,10 +88,13 @@ def manual(name: str, summary: str, examples: str, config_class, extra=()) -> st
         *(f"  {line}" for line in examples.strip().splitlines()),
         "",
     ]
+    positional = _positional_field(config_class)
+    if positional is not None:
+        lines += [f"{positional.name.upper()}: {positional.metadata['help']}", ""]
     lines.append("Flags (they may stand in a file given with --flagfile=FILE; later ones win):")
-    rows = [(f.name, f.metadata["help"], f.default) for f in dataclasses.fields(config_class)]
+    rows = [(f.name, f.metadata["help"], f.default) for f in _flag_fields(config_class)]
     for flag, text, default in [*rows, *extra]:
-        if default not in (None, False, ""):
+        if default not in (None, False, "", ()):
             text = f"{text} [{_default_text(default)}]"
         lines.append(f"  --{flag}")
         lines.extend(f"      {line}" for line in textwrap.wrap(text, 72))
@@ -102,7 +114,7 @@ def run(name: str, summary: str, examples: str, config_class, action, extra=()) 
         name: The program, as `bin/train`.
         summary: One sentence.
         examples: Command lines, one a line.
-        config_class: Its fields are the flags.
+        config_class: Its fields are the flags; one marked `positional` takes the words without dashes.
         action: What to do. Raises `InputError` for input that cannot work.
         extra: Boolean flags beside the config: `(name, help, default)`.
     """
@@ -135,7 +147,9 @@ def _parse(values: flags.FlagValues, config_class):
         raise unknown_name("flag", error.flagname, [str(flag) for flag in values]) from error
     except (flags.Error, OSError) as error:
         raise InputError(str(error)) from error
-    if len(rest) > 1:
+    positional = _positional_field(config_class)
+    if len(rest) > 1 and positional is None:
         raise InputError(f"Unexpected argument '{rest[1]}'. Flags start with two dashes, as --epochs=3.")
-    fields = dataclasses.fields(config_class)
-    return lambda: config_class(**{field.name: values[field.name].value for field in fields})
+    given = {positional.name: tuple(rest[1:])} if positional else {}
+    names = [field.name for field in _flag_fields(config_class)]
+    return lambda: config_class(**{name: values[name].value for name in names}, **given)

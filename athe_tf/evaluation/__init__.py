@@ -1,12 +1,29 @@
 """Measuring robustness: attacks over a data set, a verdict on every image, and what follows from them.
 
-`evaluate.py` runs the attacks, `statistics.py` turns flags into accuracies with intervals, `report.py` is
-what comes out, `loading.py` opens models.
+`evaluate.py` reads top to bottom like an evaluation. What it goes through:
+
+| file | what |
+|---|---|
+| `loading.py`, `images.py` | whatever a user calls a model, and data |
+| `protocols.py`, `plan.py` | named sets of attacks, and the attacks that will be run |
+| `case.py`, `clean.py`, `model_traits.py` | the model, the images, and what is known before the first attack |
+| `attack_run.py`, `state.py` | one attack, and where a long evaluation stands on the disk |
+| `transferred.py`, `corruptions.py` | other models' images, common corruptions |
+| `sanity.py`, `verify.py` | whether the numbers are to be believed |
+| `under_attack.py`, `calibration.py`, `heads.py` | confidence, and the angles of a hypersphere head |
+| `report.py`, `wording.py`, `statistics.py`, `examples.py` | what comes out |
+
+A new protocol is one entry in `protocols.py`; a new sanity check is one function in `sanity.py`.
 """
 
 import importlib
 
-_NAMES = {"Report": "report", "evaluate": "evaluate", "open_victim": "loading"}
+_NAMES = {
+    "PROTOCOLS": "protocols",
+    "Report": "report",
+    "evaluate": "evaluate",
+    "open_victim": "loading",
+}
 
 __all__ = sorted(_NAMES)
 

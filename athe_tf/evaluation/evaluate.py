@@ -1,41 +1,59 @@
-"""Runs attacks over a set of images."""
+"""From a model and images to a report."""
 
-import time
-from collections.abc import Callable, Sequence
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-import tensorflow as tf
-
-from athe_tf import attacks as attack_names
-from athe_tf.attacks.base import Attack, checked_batch
-from athe_tf.attacks.driver import clean_logits, clean_pass
-from athe_tf.attacks.logit_checks import check_logits, scale_warnings
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, NotApplicable, check
-from athe_tf.evaluation.report import AttackReport, Report
+from athe_tf.evaluation.attack_run import Progress, Runner
+from athe_tf.evaluation.case import Case
+from athe_tf.evaluation.examples import choose
+from athe_tf.evaluation.images import read_images
+from athe_tf.evaluation.loading import open_victim
+from athe_tf.evaluation.model_traits import LOGARITHMS, logarithms, refuse_probabilities
+from athe_tf.evaluation.plan import Planned, check_epsilons, make_plan
+from athe_tf.evaluation.protocols import Protocol, get_protocol
+from athe_tf.evaluation.report import Report
+from athe_tf.evaluation.sanity import Probe, sanity_sheet
+from athe_tf.evaluation.state import StateFolder
+from athe_tf.evaluation.tools import check_tools
+from athe_tf.evaluation.transferred import measure_transfer
+from athe_tf.evaluation.under_attack import adversarial_logits, describe_angles, describe_calibration
+from athe_tf.evaluation.verify import verify
+from athe_tf.threat import threat_model
 
-# Images whose clean logits are looked at for warnings.
-WARN_FROM = 1000
+DEFAULT_EPSILON = 8 / 255
 
 
 def evaluate(
     model,
     data,
     *,
-    attacks: Sequence = ("fgsm", "pgd-20", "cw-linf-20"),
-    epsilon: float = 8 / 255,
-    norm: str = "linf",
+    attacks: Sequence | None = None,
+    protocol: str | None = None,
+    epsilon: float | None = None,
+    norm: str | None = None,
+    epsilons: Sequence[float] = (),
     max_examples: int | None = None,
     batch_size: int = 128,
     seed: int = 0,
+    checks: bool = True,
+    verify_with: Sequence[str] = (),
+    substitutes: Mapping | Sequence = (),
+    corruptions: str | None = None,
+    margin: float | None = None,
+    probabilities: bool = False,
     name: str | None = None,
     dataset: str = "data",
+    state=None,
     progress: Callable | None = None,
+    finished: Callable | None = None,
 ) -> Report:
     """Measures how robust a model is.
 
     Every attack is run on every image that is classified correctly. The answer is a flag for each image and
-    attack; the headline is the worst case, the share of images that survive all of them.
+    attack; the headline is the worst case, the share of images that survive all of them. A sheet of sanity
+    checks says whether that number is to be believed.
 
     Example:
 
@@ -47,113 +65,152 @@ def evaluate(
             callable, a `Victim`.
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
         attacks: Names, or `Attack` objects, which bring their own epsilon.
-        epsilon: Radius of the threat model in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`.
+        protocol: A named set of attacks instead, see `athe_tf.evaluation.protocols`; `"quick"` where
+            neither is given.
+        epsilon: Radius of the threat model in pixels of [0, 1]. Defaults to the protocol's, or 8/255.
+        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to the protocol's, or `"linf"`.
+        epsilons: Further radii: every attack is run at each, for a curve.
         max_examples: Use the first so many images only.
         batch_size: Images that go through the model at once.
         seed: Of the attacks.
+        checks: Fill in the sanity sheet, and look at calibration and angles under attack. Costs about 400
+            passes of 200 images, and 20 of 500.
+        verify_with: Packages that repeat FGSM and PGD-20: `"cleverhans"`, `"foolbox"`, `"art"`.
+        substitutes: Other models for the protocol `"transfer"`, a list of paths or a mapping from names.
+        corruptions: Measure common corruptions too: `"generated"`, `"folder:PATH"` with genuine files, or a
+            TensorFlow Datasets name.
+        margin: The margin that a hypersphere model was trained with, for adaptive attacks.
+        probabilities: The model ends with a softmax that cannot be removed: attack the logarithms.
         name: How the report calls the model.
         dataset: How the report calls the data.
-        progress: Called with `(attack name, attempts done, attempts at most, images still robust)`.
+        state: A folder that keeps the state. The same call, made again after an interruption, goes on from
+            there and ends with the same report.
+        progress: Called now and then with a `Progress`.
+        finished: Called with each `AttackReport` as it is there.
     """
-    target = _victim(model)
-    raw_images, raw_labels = _arrays(data, max_examples)
-    images, labels = checked_batch(raw_images, raw_labels, target.num_classes)
-    chosen = [_attack(attack, epsilon, norm) for attack in attacks]
-    logits = _first_logits(target, images[:WARN_FROM], batch_size)
-    check_logits(logits)
-    correct = ~clean_pass(target, images, labels, batch_size)[0].success
-    reports = []
-    for attack in chosen:
-        observer = _observer(progress, attack)
-        line = run_attack(attack, target, images, labels, batch_size, seed, observer)
-        line.counts = within(attack, norm, epsilon)
-        reports.append(line)
-    return Report(
+    check_tools(verify_with)
+    chosen = _protocol(attacks, protocol)
+    epsilon, norm = _threat(chosen, epsilon, norm, epsilons)
+    target, others = _victim(model), _substitutes(chosen, substitutes)
+    plan = make_plan(
+        chosen.lines if attacks is None else attacks,
+        epsilon,
+        norm,
+        protocol=chosen,
+        epsilons=epsilons,
+        margin=target.facts.get("margin") if margin is None else margin,
+    )
+    images, labels = read_images(data, max_examples, target.num_classes)
+    if probabilities:
+        target = logarithms(target)
+    case = Case.open(target, images, labels, norm, epsilon, seed, batch_size)
+    if not probabilities:
+        refuse_probabilities(case.clean.logits)
+    for planned in plan:
+        planned.check(target)
+    report = Report(
         model=name or target.name,
         dataset=dataset,
         norm=norm,
-        epsilon=float(epsilon),
+        epsilon=epsilon,
         seed=seed,
-        correct=correct,
-        attacks=reports,
-        warnings=scale_warnings(logits, labels[:WARN_FROM]),
+        correct=case.clean.correct,
+        attacks=[],
+        warnings=[*([LOGARITHMS] if probabilities else []), *case.traits.warnings],
+        labels=labels,
+        classes=target.num_classes,
+        protocol=protocol or ("quick" if attacks is None else None),
+        settings={"batch_size": batch_size, "max_examples": max_examples},
+    )
+    folder = None if state is None else StateFolder(state, case.identity(), case.first_logits())
+    _attack(report, Runner(case, folder, progress), plan, finished)
+    if chosen.transfer:
+        tried = make_plan(chosen.transfer, epsilon, norm, protocol=chosen)
+        report.transfer = measure_transfer(case, report.model, others, tried)
+    if chosen.corruptions or corruptions is not None:
+        report.corruptions = _corruptions(case, corruptions or "generated")
+    if verify_with:
+        report.verify = verify(case, verify_with)
+    _describe(report, case, checks and bool(plan), progress)
+    return report
+
+
+def _attack(report: Report, runner: Runner, plan: list[Planned], finished: Callable | None) -> None:
+    for number, planned in enumerate(plan, start=1):
+        line = runner.run(planned, number, len(plan))
+        report.attacks.append(line)
+        if finished is not None:
+            finished(line)
+    report.pictures = choose([line.shown for line in report.attacks if line.shown])
+
+
+def _describe(report: Report, case: Case, checks: bool, progress: Callable | None) -> None:
+    """Fills in what is not an attack of the user's: the sanity sheet, and how the model behaves."""
+    attacked = None
+    if checks:
+        sheet, cost = sanity_sheet(Probe(case, report.attacks, report.verify), _teller(case, progress))
+        report.checks = [line.to_dict() for line in sheet]
+        report.settings = {**(report.settings or {}), "cost_of_checks": cost}
+        try:
+            attacked = adversarial_logits(case)
+        except NotApplicable:  # no gradients: the sheet says so
+            attacked = None
+    report.calibration = describe_calibration(case, attacked)
+    report.angles = describe_angles(case, attacked)
+
+
+def _teller(case: Case, progress: Callable | None):
+    if progress is None:
+        return None
+    right, count = int(case.clean.correct.sum()), len(case.clean.correct)
+    return lambda done, most: progress(Progress("sanity checks", 0, 0, done, most, right, count))
+
+
+def _corruptions(case: Case, source: str) -> dict:
+    from athe_tf.evaluation.corruptions import evaluate_corruptions
+
+    return evaluate_corruptions(
+        case.target, case.images, case.labels, source=source, batch_size=case.batch_size, seed=case.seed
     )
 
 
-def _first_logits(target: Victim, images, batch_size: int) -> np.ndarray:
-    return np.concatenate([batch.numpy() for _, batch in clean_logits(target, images, batch_size)])
-
-
-def within(attack: Attack, norm: str, epsilon: float) -> bool:
-    """Whether an attack stays within a threat model, so that its verdicts may count for it."""
-    return attack.in_ball and attack.threat.norm == norm and attack.threat.epsilon <= epsilon + 1e-9
-
-
-def run_attack(
-    attack: Attack, target: Victim, images, labels, batch_size: int, seed: int, progress=None
-) -> AttackReport:
-    """One line of the report; an attack that cannot be run on this victim says so in it."""
-    began = time.perf_counter()
-    try:
-        result = attack.run(target, images, labels, seed=seed, batch_size=batch_size, progress=progress)
-    except NotApplicable as error:
-        return AttackReport(attack.name, None, reason=str(error))
-    found = result.norm[result.success & (result.norm > 0)]
-    return AttackReport(
-        attack.name,
-        robust=~result.success,
-        seconds=time.perf_counter() - began,
-        queries=int(result.queries.sum()),
-        gradients=int(result.gradients.sum()),
-        nonfinite=int(result.nonfinite.sum()),
-        median_norm=float(np.median(found)) if len(found) else None,
-        settings=attack.settings(),
+def _protocol(attacks, protocol: str | None) -> Protocol:
+    check(
+        attacks is None or protocol is None,
+        f"Give either attacks or a protocol. Received: attacks={attacks!r}, protocol={protocol!r}.",
     )
+    if attacks is not None:
+        check(len(attacks) > 0, "There are no attacks. Name at least one, as 'pgd-20', or a protocol.")
+        return Protocol("attacks", "")
+    return get_protocol(protocol or "quick")
+
+
+def _threat(protocol: Protocol, epsilon, norm, epsilons) -> tuple[float, str]:
+    epsilon = (protocol.epsilon or DEFAULT_EPSILON) if epsilon is None else float(epsilon)
+    norm = norm or protocol.norm or "linf"
+    for radius in (epsilon, *epsilons):
+        threat_model(norm, radius)  # refuses what is no radius
+    check_epsilons(norm, epsilons)
+    return epsilon, norm
 
 
 def _victim(model) -> Victim:
-    if isinstance(model, str) or hasattr(model, "__fspath__"):
-        from athe_tf.evaluation.loading import open_victim
-
+    if isinstance(model, (str, pathlib.Path)):
         return open_victim(model)
     return victim(model)
 
 
-def _attack(attack, epsilon, norm) -> Attack:
-    if isinstance(attack, Attack):
-        return attack
-    if not isinstance(attack, str):
-        raise InputError(f"Expected the name of an attack or an Attack. Received: {attack!r}.")
-    return attack_names.get(attack, epsilon=epsilon, norm=norm)
-
-
-def _observer(progress, attack):
-    if progress is None:
-        return None
-    return lambda done, most, robust: progress(attack.name, done, most, robust)
-
-
-def _arrays(data, max_examples):
-    if hasattr(data, "arrays"):
-        return data.arrays(max_examples)
-    if isinstance(data, tf.data.Dataset):
-        return _collect(data, max_examples)
+def _substitutes(protocol: Protocol, models) -> dict[str, Victim]:
+    if isinstance(models, str):
+        raise InputError(f"Expected a list of models or a mapping from names. Received: {models!r}.")
     check(
-        isinstance(data, (tuple, list)) and len(data) == 2,
-        f"Expected (images, labels) or a tf.data.Dataset. Received: {type(data).__name__}.",
+        len(models) > 0 or not protocol.transfer,
+        f"The protocol '{protocol.name}' needs other models to make images on. Name them: "
+        "--substitutes=runs/pgd_at,runs/trades.",
     )
-    images, labels = (np.asarray(part)[:max_examples] for part in data)
-    return images, labels
-
-
-def _collect(batches, max_examples):
-    images, labels, count = [], [], 0
-    for x, y in batches:
-        images.append(x.numpy())
-        labels.append(y.numpy())
-        count += len(y)
-        if max_examples is not None and count >= max_examples:
-            break
-    check(count > 0, "There are no images: the data set is empty.")
-    return np.concatenate(images)[:max_examples], np.concatenate(labels)[:max_examples]
+    if isinstance(models, Mapping):
+        return {str(name): _victim(model) for name, model in models.items()}
+    victims = [_victim(model) for model in models]
+    paths = (str, pathlib.Path)
+    names = [str(m) if isinstance(m, paths) else v.name for m, v in zip(models, victims, strict=True)]
+    return dict(zip(names, victims, strict=True))

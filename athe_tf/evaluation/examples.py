@@ -1,0 +1,58 @@
+"""A few images that fell, to be looked at: `examples.npz`."""
+
+import numpy as np
+
+from athe_tf.attacks.results import AttackResult
+from athe_tf.attacks.victim import Victim
+
+# Images that are kept of each attack, and in all.
+KEPT = 10
+
+Examples = dict[str, np.ndarray]
+
+
+def examples_of(target: Victim, result: AttackResult, images, labels, label: str) -> Examples:
+    """The first images that an attack brought down.
+
+    | array | what |
+    |---|---|
+    | `clean`, `adversarial` | float32 `[k, H, W, C]` in [0, 1] |
+    | `label`, `clean_prediction`, `adversarial_prediction` | classes |
+    | `attack` | the attack's label |
+    | `norm` | length of the perturbation in the attack's norm |
+    | `index` | position in the data set |
+    """
+    rows = np.flatnonzero(result.success & (result.norm > 0) & np.isfinite(result.norm))[:KEPT]
+    found = result.x_adv[rows]
+    if len(rows):
+        before, after = (target.compiled_logits(x).numpy().argmax(axis=1) for x in (images[rows], found))
+    else:
+        before = after = np.zeros(0)
+    return {
+        "clean": np.asarray(images[rows], np.float32),
+        "adversarial": found,
+        "label": np.asarray(labels[rows], np.int32),
+        "clean_prediction": before.astype(np.int32),
+        "adversarial_prediction": after.astype(np.int32),
+        "attack": np.array([label] * len(rows), dtype=np.str_),
+        "norm": np.asarray(result.norm[rows], np.float32),
+        "index": rows.astype(np.int64),
+    }
+
+
+def choose(collected: list[Examples], most: int = KEPT) -> Examples | None:
+    """At most so many examples, of all attacks in turn, no image twice where there are others."""
+    queue = [
+        (turn, which) for turn in range(KEPT) for which, e in enumerate(collected) if turn < len(e["index"])
+    ]
+    seen: set[int] = set()
+    fresh: list[tuple[int, int]] = []
+    again: list[tuple[int, int]] = []
+    for turn, which in queue:
+        index = int(collected[which]["index"][turn])
+        (again if index in seen else fresh).append((which, turn))
+        seen.add(index)
+    chosen = sorted((fresh + again)[:most])
+    if not chosen:
+        return None
+    return {name: np.stack([collected[which][name][turn] for which, turn in chosen]) for name in collected[0]}
