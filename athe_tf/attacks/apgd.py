@@ -16,7 +16,7 @@ from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import best_round, mean_gradient
 from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
-from athe_tf.attacks.results import Attempt, misclassified
+from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import InputError, NotApplicable, check
 from athe_tf.threat import ThreatModel, threat_model
@@ -249,6 +249,7 @@ class APGD(Attack):
             as AutoAttack does. Only points of the last ball count. Defaults to `False`.
         passes: For models whose answers contain chance: passes over which logits and gradients are
             averaged at every point (expectation over transformation). Defaults to 1.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
 
     Reference:
         Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse
@@ -269,8 +270,9 @@ class APGD(Attack):
         logit_scale="model",
         larger_epsilon: bool = False,
         passes: int = 1,
+        targeted: bool = False,
     ):
-        super().__init__(epsilon, norm)
+        super().__init__(epsilon, norm, targeted)
         check(passes >= 1, f"`passes` must be at least 1. Received: passes={passes}.")
         check(steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
         check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
@@ -297,7 +299,7 @@ class APGD(Attack):
 
     def loss_of(self, victim: Victim, logits, y, inputs):
         """What is maximised; one number an example."""
-        return self.loss_function(losses.scale_factor(self.logit_scale, victim) * logits, y)
+        return self.aim * self.loss_function(losses.scale_factor(self.logit_scale, victim) * logits, y)
 
     def comparison(self, victim: Victim, y):
         """From images to the number by which training prefers one round to another."""
@@ -344,7 +346,7 @@ class APGD(Attack):
             images, labels, *rest = constants
             here = mean_gradient(lambda v: measure(v, labels, rest), x_adv, self.passes)
             (loss, logits), gradient, bad = here
-            wrong = misclassified(logits, labels)
+            wrong = self.succeeded(logits, labels)
             now = Iterate(x_adv, gradient, loss)
             best = _choose(loss > best.loss, now, best)
             now, memory = pace.look(i, images, now, best, memory)
@@ -358,7 +360,7 @@ class APGD(Attack):
             x_adv, _, queries, gradients, nonfinite, *tensors = state
             best, memory = Iterate(*tensors[:3]), tensors[3:]
             _, (loss, logits) = measure(x_adv, constants[1], constants[2:])
-            wrong = misclassified(logits, constants[1])
+            wrong = self.succeeded(logits, constants[1])
             best = _choose(loss > best.loss, Iterate(x_adv, best.gradient, loss), best)
             return [x_adv, wrong, queries + 1, gradients, nonfinite, *best, *memory]
 
@@ -411,13 +413,14 @@ class APGD(Attack):
 class APGDDLR(APGD):
     """APGD on the difference of logits ratio: indifferent to scale and shift of the logits.
 
-    Needs three classes. The arguments are those of `APGD`.
+    Needs three classes. The arguments are those of `APGD`, but it cannot be targeted: the ratio is one of
+    the label's logit to the two largest. Use `apgd-ce` with `loss="margin"` to reach a class.
     """
 
     name = "apgd-dlr"
 
     def __init__(self, epsilon, norm="linf", *, loss="dlr", **kwargs):
-        super().__init__(epsilon, norm, loss=loss, **kwargs)
+        super().__init__(epsilon, norm, loss=loss, targeted=False, **kwargs)
 
     def check_victim(self, victim):
         check_dlr(victim.num_classes)
@@ -460,7 +463,7 @@ class APGDT(APGD):
     name = "apgd-t"
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int = 9, **kwargs):
-        super().__init__(epsilon, norm, loss=losses.dlr_targeted, **kwargs)
+        super().__init__(epsilon, norm, loss=losses.dlr_targeted, targeted=False, **kwargs)
         check(n_targets >= 1, f"`n_targets` must be at least 1. Received: n_targets={n_targets}.")
         self.n_targets = int(n_targets)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks import driver
 from athe_tf.attacks.lanes import craft_in_lanes
-from athe_tf.attacks.results import AttackResult, Attempt
+from athe_tf.attacks.results import AttackResult, Attempt, misclassified
 from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, check
 from athe_tf.threat import threat_model
@@ -38,6 +38,8 @@ class Attack:
     Args:
         epsilon: Radius of the threat model, in pixels of [0, 1].
         norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
+        targeted: Whether the labels are classes to reach instead of classes to leave. Only attacks that
+            offer the argument can be targeted. Defaults to `False`.
     """
 
     name = "attack"
@@ -45,8 +47,9 @@ class Attack:
     in_ball = True
     norms: tuple[str, ...] = ("linf", "l2", "l1")
 
-    def __init__(self, epsilon, norm: str = "linf"):
+    def __init__(self, epsilon, norm: str = "linf", targeted: bool = False):
         self.threat = threat_model(norm, epsilon)
+        self.targeted = targeted
         if norm not in self.norms:
             raise InputError(
                 f"The attack '{self.name}' exists in {', '.join(self.norms)} only. Received: norm={norm!r}."
@@ -85,7 +88,20 @@ class Attack:
 
     def settings(self) -> dict:
         """What a report says about how the attack was run."""
-        return {"norm": self.threat.norm, "epsilon": self.threat.epsilon}
+        settings = {"norm": self.threat.norm, "epsilon": self.threat.epsilon}
+        return settings | {"targeted": True} if self.targeted else settings
+
+    # -- what subclasses use ----------------------------------------------------------------------------
+
+    @property
+    def aim(self) -> float:
+        """The sign of a loss that is maximised: away from the label, or towards it."""
+        return -1.0 if self.targeted else 1.0
+
+    def succeeded(self, logits, y):
+        """Whether the attacker has what it wants: another class than the label, or the target."""
+        wrong = misclassified(logits, y)
+        return tf.logical_not(wrong) if self.targeted else wrong
 
     def cascade(self, victim: Victim) -> "list[Attack]":
         """The attacks that `run` goes through one after another, each on the survivors; most are one."""
@@ -141,7 +157,7 @@ class Attack:
         Args:
             model: A `Victim`, or anything that `athe_tf.victim` takes.
             x: Images `[N, H, W, C]` in [0, 1].
-            y: Integer labels `[N]`.
+            y: Integer labels `[N]`; the targets when the attack is targeted.
             ids: Integers that name the examples; their positions by default.
             seed: Integer.
             batch_size: How many images go through the model at once.

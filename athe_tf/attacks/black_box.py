@@ -6,7 +6,7 @@ from athe_tf import random
 from athe_tf.attacks import losses
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import best_round
-from athe_tf.attacks.results import Attempt, misclassified
+from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 
@@ -22,24 +22,6 @@ def query_budget(n_queries: int, steps: int | None, least: int) -> int:
     return int(budget)
 
 
-def judged(victim: Victim, x, y):
-    """`(margin, wrong)` of each image, for one query."""
-    logits = victim.logits(x)
-    return losses.margin(logits, y), misclassified(logits, y)
-
-
-def wrong_among(victim: Victim, x, y, asked):
-    """Whether the model is wrong, for the images that are asked about; the others cost no query."""
-    rows = tf.where(asked)
-    nobody = tf.zeros_like(asked)
-
-    def ask():
-        wrong = misclassified(victim.logits(tf.gather_nd(x, rows)), tf.gather_nd(y, rows))
-        return tf.tensor_scatter_nd_update(nobody, rows, wrong)
-
-    return tf.cond(tf.reduce_any(asked), ask, lambda: nobody)
-
-
 class BlackBoxAttack(Attack):
     """An attack that sees logits only: models without gradients, or with useless ones, are no obstacle.
 
@@ -49,6 +31,22 @@ class BlackBoxAttack(Attack):
     """
 
     restarts = 1
+
+    def judged(self, victim: Victim, x, y):
+        """`(what is maximised: the margin, success)` of each image, for one query."""
+        logits = victim.logits(x)
+        return self.aim * losses.margin(logits, y), self.succeeded(logits, y)
+
+    def successes(self, victim: Victim, x, y, asked):
+        """Who succeeds among the images that are asked about; the others cost no query."""
+        rows = tf.where(asked)
+        nobody = tf.zeros_like(asked)
+
+        def ask():
+            success = self.succeeded(victim.logits(tf.gather_nd(x, rows)), tf.gather_nd(y, rows))
+            return tf.tensor_scatter_nd_update(nobody, rows, success)
+
+        return tf.cond(tf.reduce_any(asked), ask, lambda: nobody)
 
     def search(self, victim: Victim, x, y, ids, seed) -> tuple:
         """`(the best images found, whether the model is wrong there, queries)`; graph code."""
@@ -71,6 +69,6 @@ class BlackBoxAttack(Attack):
         return best_round(
             lambda round_index: self.search(victim, x, y, ids, random.fold(seed, round_index))[0],
             self.rounds(victim),
-            lambda x_adv: losses.margin(victim.logits(x_adv), y),
+            lambda x_adv: self.judged(victim, x_adv, y)[0],
             x,
         )

@@ -9,7 +9,7 @@ from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.gradient import gradient_of
 from athe_tf.attacks.losses import margin
 from athe_tf.attacks.minimum_norm import MinimumNormAttack, per_example
-from athe_tf.attacks.results import Attempt, misclassified
+from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 
@@ -78,6 +78,7 @@ class CWL2(MinimumNormAttack):
             epsilon yet, start a little beside it, which finds nearer classes than the one the first heads
             for. Defaults to 1.
         clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1608.04644
     """
@@ -97,8 +98,9 @@ class CWL2(MinimumNormAttack):
         confidence: float = 0.0,
         restarts: int = 1,
         clip_to_epsilon: bool = False,
+        targeted: bool = False,
     ):
-        super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon)
+        super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon, targeted=targeted)
         check(search_steps >= 1, f"`search_steps` must be at least 1. Received: search_steps={search_steps}.")
         check(initial_c > 0, f"`initial_c` must be positive. Received: initial_c={initial_c}.")
         check(
@@ -167,7 +169,7 @@ class CWL2(MinimumNormAttack):
             image = 0.5 * (1.0 + tf.tanh(origin + offset))
             logits = victim.logits(image)
             length = tf.reduce_sum(tf.square(image - images), axis=[1, 2, 3])
-            penalty = tf.nn.relu(self.confidence - margin(logits, labels))
+            penalty = tf.nn.relu(self.confidence - self.aim * margin(logits, labels))
             loss = length + search.c * penalty
             return loss, (loss, image, logits, tf.sqrt(tf.stop_gradient(length)))
 
@@ -195,8 +197,9 @@ class CWL2(MinimumNormAttack):
         )
 
     def _succeeded(self, logits, labels):
+        """Success with a gap of `confidence`."""
         handicap = tf.one_hot(labels, tf.shape(logits)[-1], on_value=self.confidence, off_value=0.0)
-        return misclassified(logits + handicap, labels)
+        return self.succeeded(logits + self.aim * handicap, labels)
 
     def _next_run(self, search: Search, start) -> Search:
         """Ends the runs that are over or make no progress, and starts their images again with another c."""

@@ -39,7 +39,7 @@ def run(task: Task, state=None) -> AttackResult:
         task: What to do.
         state: Path of a file that keeps the state, or `None`.
     """
-    result, logits = clean_pass(task.target, task.x, task.y, task.batch_size)
+    result, logits = clean_pass(task.target, task.x, task.y, task.batch_size, task.attack.succeeded)
     cascade = task.attack.cascade(task.target)
     for attack in cascade:
         attack.check_victim(task.target)
@@ -132,12 +132,14 @@ def record(result: AttackResult, rows, outcome: Attempt) -> np.ndarray:
     return fell
 
 
-def clean_pass(target: Victim, x, y, batch_size: int) -> tuple[AttackResult, np.ndarray]:
+def clean_pass(
+    target: Victim, x, y, batch_size: int, succeeded: Callable = misclassified
+) -> tuple[AttackResult, np.ndarray]:
     """The state before any attack, and the clean logits: one query an image."""
     logits = np.concatenate([batch.numpy() for _, batch in clean_logits(target, x, batch_size)])
     if target.num_classes is None:  # a callable tells only now
         target.num_classes = int(logits.shape[-1])
-    return AttackResult.before(x, misclassified(logits, y).numpy()), logits
+    return AttackResult.before(x, succeeded(logits, y).numpy()), logits
 
 
 def clean_logits(target: Victim, x, batch_size: int):

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.black_box import BlackBoxAttack, judged
+from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.minimum_norm import per_example
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
@@ -52,8 +52,9 @@ class NES(BlackBoxAttack):
         samples: int = 128,
         sigma: float = 0.001,
         chunk: int = 256,
+        targeted: bool = False,
     ):
-        super().__init__(epsilon, norm)
+        super().__init__(epsilon, norm, targeted)
         check(steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
         check(samples >= 1, f"`samples` must be at least 1. Received: samples={samples}.")
         check(sigma > 0, f"`sigma` must be positive. Received: sigma={sigma}.")
@@ -70,7 +71,7 @@ class NES(BlackBoxAttack):
             images, labels, names = constants
             gradient = self.estimate(victim, x_adv, labels, names, random.fold(seed, i))
             x_adv = self.threat.project(images, x_adv + self.step_size * self.threat.ascent(gradient))
-            _, wrong = judged(victim, x_adv, labels)
+            _, wrong = self.judged(victim, x_adv, labels)
             return [x_adv, wrong, queries + 2 * self.samples + 1], wrong
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
@@ -120,7 +121,7 @@ class NES(BlackBoxAttack):
         directions = self.draw(seed, tf.reshape(names, [-1]), x.shape[1:])
         centres, labels = (tf.repeat(v, copies, axis=0) for v in (x, y))
         probes = tf.concat([centres + self.sigma * directions, centres - self.sigma * directions], axis=0)
-        margin, _ = judged(victim, probes, tf.tile(labels, [2]))
+        margin, _ = self.judged(victim, probes, tf.tile(labels, [2]))
         ahead, behind = tf.split(margin, 2)
         slope = (ahead - behind) / (2.0 * self.sigma)
         # One probe without a number must not cost the image its whole gradient.

@@ -15,7 +15,7 @@ from athe_tf import random
 from athe_tf.attacks import losses
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.base import Attack
-from athe_tf.attacks.results import Attempt, misclassified
+from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import NotApplicable, check, check_choice
 from athe_tf.threat import STARTS, threat_model
@@ -141,7 +141,7 @@ class PGD(Attack):
         select: str = "any",
         targeted: bool = False,
     ):
-        super().__init__(epsilon, norm)
+        super().__init__(epsilon, norm, targeted)
         steps = self.default_steps if steps is None else steps
         check(steps >= 0, f"`steps` must not be negative. Received: steps={steps}.")
         check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
@@ -157,7 +157,6 @@ class PGD(Attack):
         self.margin = margin
         self.restarts = int(restarts)
         self.select = select
-        self.targeted = targeted
 
     def with_loss(self, loss, **changes) -> "PGD":
         """A copy of this attack that climbs another loss."""
@@ -214,7 +213,6 @@ class PGD(Attack):
 
     def objective(self, victim: Victim, y, reference):
         """From images to `(what is maximised, one number an example; logits)`."""
-        sign = -1.0 if self.targeted else 1.0
         function = self.loss_function
         if self.loss == "he":
             scale = losses.scale_factor(self.logit_scale, victim) * victim.scale
@@ -222,14 +220,9 @@ class PGD(Attack):
 
         def evaluate(x):
             seen, logits = self.seen_logits(victim, x)
-            return sign * function(seen, y, reference[0] if reference else None), logits
+            return self.aim * function(seen, y, reference[0] if reference else None), logits
 
         return evaluate
-
-    def succeeded(self, logits, y):
-        """Whether the attacker has what it wants."""
-        wrong = misclassified(logits, y)
-        return tf.logical_not(wrong) if self.targeted else wrong
 
     def step(self, project, x_adv, gradient, memory):
         """One step up and, with `project`, back into the ball."""

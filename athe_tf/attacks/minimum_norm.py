@@ -9,7 +9,7 @@ import tensorflow as tf
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import finite_gradient
 from athe_tf.attacks.losses import true_logit
-from athe_tf.attacks.results import Attempt, misclassified
+from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
 
@@ -50,10 +50,19 @@ class MinimumNormAttack(Attack):
         steps: Most iterations of a round.
         clip_to_epsilon: Pull what lies beyond epsilon back to it and test it once more, as foolbox counts;
             one query more for those images, and sometimes a success more. Defaults to `False`.
+        targeted: Whether the labels are classes to reach. Defaults to `False`.
     """
 
-    def __init__(self, epsilon, norm: str = "linf", *, steps: int, clip_to_epsilon: bool = False):
-        super().__init__(epsilon, norm)
+    def __init__(
+        self,
+        epsilon,
+        norm: str = "linf",
+        *,
+        steps: int,
+        clip_to_epsilon: bool = False,
+        targeted: bool = False,
+    ):
+        super().__init__(epsilon, norm, targeted)
         check(steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
         self.steps = int(steps)
         self.clip_to_epsilon = clip_to_epsilon
@@ -89,7 +98,7 @@ class MinimumNormAttack(Attack):
         def retest():
             images, labels, images_found = (tf.gather_nd(v, rows) for v in (x, y, found))
             pulled = self.threat.project(images, images_found)
-            fell = misclassified(victim.logits(pulled), labels)
+            fell = self.succeeded(victim.logits(pulled), labels)
             nearer = tf.where(fell, self.threat.distance(images, pulled), tf.gather_nd(norm, rows))
             pulled = tf.where(per_example(fell), pulled, images_found)
             return (

@@ -46,7 +46,8 @@ class AttackResult:
 
     Attributes:
         x_adv: Adversarial images; where the attack failed, the clean image.
-        success: Whether the model ends up wrong, as it may have been from the start.
+        success: Whether the attacker has what it wants, as it may have had from the start: a wrong
+            prediction, or the target.
         queries: Forward passes that each image went through.
         gradients: Backward passes that each image went through.
         norm: Length of the perturbation; 0 where the clean image is misclassified, infinite where no

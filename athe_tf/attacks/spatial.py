@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.black_box import BlackBoxAttack, judged
+from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.minimum_norm import per_example
 from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
@@ -149,7 +149,7 @@ class Spatial(BlackBoxAttack):
             else:
                 shares = random.uniform(random.fold(seed, i), names, (3,))
             candidate = transformed(images, *tf.unstack(shares * limits, axis=1))
-            margin, wrong = judged(victim, candidate, labels)
+            margin, wrong = self.judged(victim, candidate, labels)
             better = wrong | (margin > best_margin)
             share = tf.reduce_max(tf.abs(shares) * tf.cast(limits > 0, tf.float32), axis=1)
             state = [

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.black_box import BlackBoxAttack, judged, query_budget
+from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
 from athe_tf.attacks.minimum_norm import per_example
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
@@ -58,6 +58,8 @@ class Square(BlackBoxAttack):
             to `False`, as in AutoAttack.
         restarts: How many searches are tried until one succeeds. Defaults to 1.
         shared_window: One window for all images of an iteration. Defaults to `False`.
+        targeted: Take `y` as the classes to reach, by their margin; the released code climbs cross-entropy
+            there. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1912.00049
     """
@@ -75,8 +77,9 @@ class Square(BlackBoxAttack):
         rescale_schedule: bool = False,
         restarts: int = 1,
         shared_window: bool = False,
+        targeted: bool = False,
     ):
-        super().__init__(epsilon, norm)
+        super().__init__(epsilon, norm, targeted)
         check(0 < p_init <= 1, f"`p_init` must lie in (0, 1]. Received: p_init={p_init}.")
         check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
         self.n_queries = query_budget(n_queries, steps, least=2)
@@ -96,7 +99,7 @@ class Square(BlackBoxAttack):
                 lambda: best,
                 lambda: moves.propose(images, best, names, random.fold(seed, i), self.stage(i - 1)),
             )
-            margin, wrong = judged(victim, candidate, labels)
+            margin, wrong = self.judged(victim, candidate, labels)
             better = wrong | (margin > best_margin)
             best = tf.where(per_example(better), candidate, best)
             best_margin = tf.where(better, margin, best_margin)

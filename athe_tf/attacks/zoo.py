@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.black_box import BlackBoxAttack, judged, query_budget, wrong_among
+from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
 from athe_tf.attacks.minimum_norm import TOLERANCE, flat, per_example
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check, check_choice
@@ -74,6 +74,7 @@ class ZOO(BlackBoxAttack):
         sigma: Half the length of the finite differences. Defaults to 1e-4.
         step_size: Adam's learning rate. Defaults to 0.01.
         constant: The c of the objective, in mode `"threshold"`. Defaults to 0.5.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1708.03999
     """
@@ -92,8 +93,9 @@ class ZOO(BlackBoxAttack):
         sigma: float = 1e-4,
         step_size: float = 0.01,
         constant: float = 0.5,
+        targeted: bool = False,
     ):
-        super().__init__(epsilon, norm)
+        super().__init__(epsilon, norm, targeted)
         check_choice("mode", mode, MODES)
         check(sigma > 0, f"`sigma` must be positive. Received: sigma={sigma}.")
         self.n_queries = query_budget(n_queries, steps, least=1 + MOST_QUERIES_OF_A_ROUND)
@@ -112,7 +114,7 @@ class ZOO(BlackBoxAttack):
             visited = tf.one_hot(coordinate, math.prod(x.shape[1:]), on_value=True, off_value=False)
             slope, suspect = self._slope(victim, images, x_adv, labels, visited)
             tested = suspect & ~solved & self._within(images, x_adv)
-            success = solved | wrong_among(victim, x_adv, labels, tested)
+            success = solved | self.successes(victim, x_adv, labels, tested)
             adam, direction = Adam(*memory).updated(slope, visited)
             moved = self._move(images, x_adv, direction)
             x_adv = tf.where(per_example(success), x_adv, moved)
@@ -125,7 +127,7 @@ class ZOO(BlackBoxAttack):
             body, [x, zeros > 0, zeros, *memory], [x, y, ids], budget // 2
         )
         tested = ~success & self._within(x, x_adv)
-        success |= wrong_among(victim, x_adv, y, tested)
+        success |= self.successes(victim, x_adv, y, tested)
         # Who only wants images gets admissible ones in either mode.
         x_adv = tf.where(per_example(success), x_adv, self.threat.project(x, x_adv))
         return x_adv, success, queries + tf.cast(tested, tf.int32)
@@ -136,7 +138,7 @@ class ZOO(BlackBoxAttack):
         ahead = rows + self.sigma * tf.cast(visited, tf.float32)
         behind = rows - self.sigma * tf.cast(visited, tf.float32)
         probes = tf.reshape(tf.concat([ahead, behind], axis=0), [-1, *images.shape[1:]])
-        margin, wrong = judged(victim, probes, tf.tile(labels, [2]))
+        margin, wrong = self.judged(victim, probes, tf.tile(labels, [2]))
         hinge = tf.maximum(-margin, 0.0)
         rise = hinge[: tf.shape(labels)[0]] - hinge[tf.shape(labels)[0] :]
         # The rounded step, not 2 sigma: at a pixel near 1 they differ by a thousandth.
