@@ -8,7 +8,7 @@ DEMO := runs/demo
 .PHONY: help install demo test lint clean
 
 help:
-	@echo "make demo     train, evaluate and export a TRADES+HE classifier on digits (about 2 minutes)"
+	@echo "make demo     train, evaluate, export and report on a TRADES+HE classifier of digits (about 2 minutes)"
 	@echo "make test     lint and run the whole test suite"
 	@echo "make install  make $(VENV) with athe_tf and its test tools"
 	@echo "make clean    remove $(VENV) and $(DEMO)"
@@ -25,6 +25,7 @@ demo: $(STAMP)
 	bin/train --flagfile=configs/digits_trades_he.flags --workdir=$(DEMO)
 	bin/evaluate --model=$(DEMO) --output=$(DEMO)/evaluation
 	bin/export --model=$(DEMO)/best.keras --output=$(DEMO)/export
+	bin/report $(DEMO)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

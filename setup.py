@@ -20,7 +20,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["athe_tf", "athe_tf.*"]),
-    package_data={"athe_tf": ["py.typed"], "athe_tf.data": ["files/*"]},
+    package_data={"athe_tf": ["py.typed"], "athe_tf.data": ["files/*"], "athe_tf.report": ["style.css"]},
     install_requires=[
         "tensorflow>=2.18",
         "keras>=3.8",
@@ -43,6 +43,7 @@ setup(
             "athe-tf-train=athe_tf.cli.train:main",
             "athe-tf-evaluate=athe_tf.cli.evaluate:main",
             "athe-tf-export=athe_tf.cli.export:main",
+            "athe-tf-report=athe_tf.cli.report:main",
         ]
     },
 )

@@ -19,7 +19,7 @@ from athe_tf.version import __version__
 # leaves it off. It has to be chosen before TensorFlow is imported; the user's own choice wins.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
-_ROOMS = ("attacks", "data", "evaluation", "layers", "losses", "models", "threat", "training")
+_ROOMS = ("attacks", "data", "evaluation", "layers", "losses", "models", "report", "threat", "training")
 
 _NAMES = {
     "BatchNorm": "athe_tf.layers.batch_norm",

@@ -1,0 +1,62 @@
+"""Which numbers of several evaluations must not be compared, and why."""
+
+from collections.abc import Sequence
+
+from athe_tf.report.sections.attacks import counts, label
+from athe_tf.report.texts import value_text
+
+Named = Sequence[tuple[str, dict]]
+MEASURED_BY = {"dataset": "data", "epsilon": "epsilons", "norm": "norms", "examples": "numbers of images"}
+
+
+def comparability(named: Named) -> list[str]:
+    """Warnings about `(row, evaluation)` pairs that were not measured alike."""
+    warnings = []
+    for key, noun in MEASURED_BY.items():
+        described = [(row, value_text(data[key])) for row, data in named]
+        warnings += _if_different(described, f"other {noun}")
+    if not warnings:
+        warnings += _other_images(named)
+    counted = [(row, _attacks_that_count(data)) for row, data in named]
+    warnings += _if_different(counted, "a worst case over other attacks")
+    return warnings + _attack_settings(named)
+
+
+def _if_different(described: Sequence[tuple[str, str]], what: str) -> list[str]:
+    """A warning where rows that should be described alike are not."""
+    found: dict[str, dict[str, None]] = {}
+    for row, value in described:
+        found.setdefault(value, {})[row] = None
+    if len(found) < 2:
+        return []
+    parts = [f"{value or 'none'} ({', '.join(rows)})" for value, rows in found.items()]
+    return [f"Not comparable, {what}: {'; '.join(parts)}."]
+
+
+def _other_images(named: Named) -> list[str]:
+    """The same number of images of the same data, in another order or of another part."""
+    labels = [data["labels"] for _, data in named if "labels" in data]
+    if all(one == labels[0] for one in labels):
+        return []
+    return ["Not comparable, other images: the labels of the evaluations differ."]
+
+
+def _attacks_that_count(data: dict) -> str:
+    return ", ".join(sorted(label(one, data) for one in data["attacks"] if "accuracy" in one and counts(one)))
+
+
+def _attack_settings(named: Named) -> list[str]:
+    """Attacks of one name that were run in different ways."""
+    found: dict[str, list[dict]] = {}
+    for _, data in named:
+        for attack in data["attacks"]:
+            if "accuracy" in attack:
+                found.setdefault(label(attack, data), []).append(attack.get("settings", {}))
+    warnings = []
+    for name, several in found.items():
+        # Another epsilon is named above already.
+        keys = dict.fromkeys(key for one in several for key in one if key not in ("epsilon", "norm"))
+        differing = [key for key in keys if any(one.get(key) != several[0].get(key) for one in several)]
+        if differing:
+            warnings.append(f"Not comparable, {name} was run with another {', '.join(differing)}.")
+    return warnings

@@ -1,0 +1,54 @@
+"""The frame of every page: head, style, title, contents, sections, foot."""
+
+import importlib.resources
+from collections.abc import Sequence
+
+from athe_tf.report.markup import Markup, join, tag
+from athe_tf.report.sections.section import Section
+from athe_tf.version import __version__
+
+
+def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> str:
+    """A whole HTML page that needs nothing from outside."""
+    links = [tag("li", tag("a", part.title, href=f"#{part.anchor}")) for part in sections]
+    contents = tag("nav", tag("ul", join(links)), aria_label="Contents")
+    foot = tag("footer", f"Written by athe_tf {__version__}.")
+    body = tag(
+        "main", tag("h1", title), *opening, contents, *(part.html() for part in sections), foot, class_="page"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", style()),
+    )
+    # The style of the margin stands here and not in the sheet: inside a notebook there is no body of ours.
+    framed = tag("body", tag("div", body, class_="athe-tf"), style="margin:0")
+    return "<!doctype html>\n" + tag("html", head, framed, lang="en") + "\n"
+
+
+def style() -> Markup:
+    """The style sheet, which stands inside the page."""
+    return Markup(
+        importlib.resources.files("athe_tf.report").joinpath("style.css").read_text(encoding="utf-8")
+    )
+
+
+def alert(title: str, texts: Sequence, link: str | None = None) -> Markup:
+    """A box that cannot be overlooked; empty without texts."""
+    if not texts:
+        return Markup("")
+    items = tag("ul", join(tag("li", text) for text in texts), class_="notes")
+    more = tag("p", tag("a", "Details", href=link)) if link else ""
+    return tag("div", tag("p", tag("strong", title)), items, more, class_="alert", role="note")
+
+
+def key_figures(figures: Sequence[tuple[str, str, str]]) -> Markup:
+    """Large numbers: `(number, what it is, small print)`."""
+    return tag(
+        "ul",
+        join(tag("li", tag("b", number), name, tag("small", small)) for number, name, small in figures),
+        class_="figures",
+    )

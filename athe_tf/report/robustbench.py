@@ -1,0 +1,71 @@
+"""The `model_info` of RobustBench (github.com/RobustBench/robustbench), as far as an evaluation knows it.
+
+The file belongs in `model_info/<dataset>/<threat>/<ModelID>.json` there. What only the authors know (title,
+authors, link, venue) is null and listed under `athe_tf.to_fill_in`. Everything that RobustBench has no key
+for stands under `athe_tf`.
+"""
+
+import re
+
+from athe_tf.numbers import parse_number
+from athe_tf.report.reading import Evaluation
+
+THREATS = {"linf": "Linf", "l2": "L2"}
+# RobustBench ranks by AutoAttack's standard version alone.
+STANDARD = "autoattack"
+
+
+def model_info(evaluation: Evaluation) -> dict:
+    """The dictionary of the JSON file."""
+    data, config = evaluation.data, evaluation.config
+    info: dict = {
+        "link": None,
+        "name": None,
+        "authors": None,
+        # Of models that bin/train did not make nothing is known.
+        "additional_data": bool(config.get("extra_data")) if config else None,
+        "number_forward_passes": 1 if config else None,
+        "dataset": re.sub(r" \(\w+\)$", "", data["dataset"]),
+        "venue": None,
+        "architecture": config["model"] if config else None,
+        "eps": data["epsilon"],
+        "clean_acc": _percent(data["clean_accuracy"]),
+        "reported": _percent(data["worst_case_accuracy"]),
+        "autoattack_acc": autoattack(data),
+        "footnote": f"Measured on {data['examples']} images of {data['dataset']}.",
+    }
+    corruptions = data.get("corruptions", {})
+    for key, name in (("mca", "corruptions_acc"), ("mce", "corruptions_mce")):
+        if key in corruptions and not corruptions.get("generated"):
+            info[name] = _percent(corruptions[key])
+    empty = [key for key, value in info.items() if value is None]
+    info["athe_tf"] = {
+        "to_fill_in": empty,
+        "threat": THREATS.get(data["norm"], data["norm"]),
+        **_extras(data),
+    }
+    return info
+
+
+def autoattack(data: dict) -> str | None:
+    """The accuracy under the standard AutoAttack at the report's epsilon, where it was run."""
+    for attack in data["attacks"]:
+        epsilon = attack.get("epsilon", parse_number(data["epsilon"]))
+        at_headline = abs(epsilon - parse_number(data["epsilon"])) < 1e-9
+        if attack["name"] == STANDARD and "accuracy" in attack and at_headline:
+            return _percent(attack["accuracy"])
+    return None
+
+
+def _extras(data: dict) -> dict:
+    kept = ("model", "examples", "seed", "protocol", "warnings", "versions", "command")
+    attacks = [
+        {key: attack[key] for key in ("name", "accuracy", "not_run", "epsilon", "settings") if key in attack}
+        for attack in data["attacks"]
+    ]
+    return {**{key: data[key] for key in kept if key in data}, "attacks": attacks}
+
+
+def _percent(share: float) -> str:
+    """As RobustBench writes it: per cent with two digits, as text."""
+    return f"{100 * share:.2f}"

@@ -1,0 +1,67 @@
+"""The sanity sheet: signs that a robustness is only apparent."""
+
+from athe_tf.report.markup import Markup, join, tag
+from athe_tf.report.reading import Evaluation
+from athe_tf.report.sections.section import Section, paragraph
+from athe_tf.report.texts import NOTHING, value_text
+
+SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}
+
+
+def section(evaluation: Evaluation) -> Section | None:
+    """Where checks were made."""
+    checks = evaluation.data.get("checks")
+    if not checks:
+        return None
+    intro = paragraph(
+        f"{tally(checks)}. A defence that hides its gradients looks robust to weak attacks; these checks "
+        "look for the traces that this leaves. A failed one means: do not believe the accuracy yet."
+    )
+    return Section(
+        "Sanity sheet", "sanity", join([intro, tag("ul", join(map(line, checks)), class_="checks")])
+    )
+
+
+def tally(checks: list[dict]) -> str:
+    """How many passed, failed and were not run.
+
+    Example:
+
+    >>> tally([{"status": "passed"}, {"status": "passed"}, {"status": "not run"}])
+    '2 passed, 0 failed, 1 not run'
+    """
+    return ", ".join(f"{sum(check['status'] == status for check in checks)} {status}" for status in SIGNS)
+
+
+def failed(data: dict) -> list[dict]:
+    """The checks that failed."""
+    return [check for check in data.get("checks", ()) if check["status"] == "failed"]
+
+
+def line(check: dict) -> Markup:
+    """One check: sign, name, status, detail and numbers."""
+    status = check["status"]
+    numbers = [
+        tag("li", key.replace("_", " "), " ", tag("b", value_text(rounded(value))))
+        for key, value in check.get("numbers", {}).items()
+    ]
+    return tag(
+        "li",
+        tag("span", SIGNS.get(status, "?"), class_="sign", aria_hidden="true"),
+        tag(
+            "div",
+            tag("strong", check["name"]),
+            " ",
+            tag("span", status, class_="status"),
+            paragraph(check["detail"]) if check.get("detail") else "",
+            tag("ul", join(numbers), class_="numbers") if numbers else "",
+        ),
+        class_=status.replace(" ", "-"),
+    )
+
+
+def rounded(value):
+    """Numbers of a check to four digits: more says nothing."""
+    if isinstance(value, list):
+        return [rounded(inner) for inner in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
