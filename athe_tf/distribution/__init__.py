@@ -1,0 +1,32 @@
+"""From one device to many machines, with the same result.
+
+| file | what |
+|---|---|
+| `settings.py` | what the flags and the environment ask for, checked before TensorFlow starts |
+| `cluster.py` | the machines of a run: who they are, and waiting until they are there |
+| `spread.py` | a run over its devices: the strategy, each worker's share of the data, who may write |
+| `keras_repair.py` | what `fit` lacks on several workers |
+
+Everything that decides on a result is a function of the position in the global batch, so none of this changes
+what is trained; `docs/distributed.md` says how to start it.
+"""
+
+import importlib
+
+_NAMES = {
+    "Settings": "settings",
+    "Spread": "spread",
+    "WorkerLost": "spread",
+    "read_settings": "settings",
+    "repair_fit": "keras_repair",
+    "start": "spread",
+}
+
+__all__ = sorted(_NAMES)
+
+
+def __getattr__(name):
+    # On first use, so that flags are checked before TensorFlow starts.
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'. Available: {', '.join(__all__)}.")

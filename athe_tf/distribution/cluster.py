@@ -1,0 +1,183 @@
+"""The machines of a run: who they are, and waiting until all of them are there.
+
+They come from `TF_CONFIG`, TensorFlow's own way to say it:
+
+    TF_CONFIG='{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
+                "task": {"type": "worker", "index": 0}}'
+
+or from the environment of a Slurm step, one task a machine. Nothing here needs TensorFlow.
+"""
+
+import contextlib
+import dataclasses
+import json
+import re
+import socket
+import time
+from collections.abc import Mapping
+
+from athe_tf.errors import InputError, check
+
+EXAMPLE = (
+    '\'{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, "task": {"type": "worker", "index": 0}}\''
+)
+# Slurm gives out machines, not ports: two jobs of one user on a machine should not meet.
+FIRST_PORT, PORTS = 20000, 10000
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The workers of a run.
+
+    Attributes:
+        workers: `host:port` of each; the first is the chief.
+        index: Which of them this process is.
+    """
+
+    workers: tuple[str, ...]
+    index: int
+
+    @property
+    def is_chief(self) -> bool:
+        return self.index == 0
+
+    def tf_config(self) -> str:
+        """The value of `TF_CONFIG` that says the same."""
+        return json.dumps(
+            {"cluster": {"worker": list(self.workers)}, "task": {"type": "worker", "index": self.index}}
+        )
+
+
+def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
+    """The cluster that the environment describes, or `None` for a process on its own."""
+    if environment.get("TF_CONFIG", "").strip():
+        return from_tf_config(environment["TF_CONFIG"])
+    if "SLURM_STEP_NUM_TASKS" in environment:
+        return from_slurm(environment)
+    return None
+
+
+def from_tf_config(text: str) -> Cluster | None:
+    """The cluster of a `TF_CONFIG`; `None` where it names no workers."""
+    try:
+        config = json.loads(text)
+        groups = {job: list(addresses) for job, addresses in config.get("cluster", {}).items()}
+        task = config.get("task", {})
+        kind, index = task.get("type", "worker"), int(task.get("index", 0))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _malformed(text, str(error)) from error
+    # A chief is the first of the workers, by another name.
+    workers = [*groups.get("chief", []), *groups.get("worker", [])]
+    if not groups:
+        return None
+    unknown = sorted(set(groups) - {"chief", "worker"})
+    if unknown:
+        raise _malformed(text, f"it has a job '{unknown[0]}', and training knows `chief` and `worker`")
+    if kind not in groups:
+        raise _malformed(text, f"its task is of type '{kind}', which its cluster does not have")
+    if not 0 <= index < len(groups[kind]):
+        raise _malformed(text, f"its task is {kind} {index}, and there are {len(groups[kind])} of them")
+    for address in workers:
+        if not isinstance(address, str) or not re.fullmatch(r"[^\s:]+:\d{1,5}", address):
+            raise _malformed(text, f"{address!r} is not host:port")
+    if len(set(workers)) < len(workers):
+        raise _malformed(text, "two workers have the same address")
+    return Cluster(tuple(workers), index + (len(groups.get("chief", [])) if kind == "worker" else 0))
+
+
+def _malformed(text: str, why: str) -> InputError:
+    return InputError(
+        f"The environment variable TF_CONFIG cannot be used: {why}. Expected, as an example: {EXAMPLE}. "
+        f"Received: {text}"
+    )
+
+
+def from_slurm(environment: Mapping[str, str]) -> Cluster | None:
+    """The cluster of a step that `srun` started; `None` for a step of one task."""
+    try:
+        tasks, rank = int(environment["SLURM_STEP_NUM_TASKS"]), int(environment["SLURM_PROCID"])
+        hosts = expand_hosts(environment["SLURM_STEP_NODELIST"])
+        port = FIRST_PORT + int(environment["SLURM_JOB_ID"]) % PORTS
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"The environment of this Slurm step cannot be read: {error}. Start the program with srun, or "
+            "set TF_CONFIG yourself."
+        ) from error
+    if tasks == 1:
+        return None
+    check(
+        tasks == len(hosts),
+        f"A worker is one task a machine and takes all of its GPUs. Received: {tasks} tasks on {len(hosts)} "
+        f"machines. Use srun --ntasks-per-node=1, or --distribution=mirrored with --ntasks=1.",
+    )
+    return Cluster(tuple(f"{host}:{port}" for host in hosts), rank)
+
+
+def expand_hosts(text: str) -> list[str]:
+    """Slurm's short form of host names, written out.
+
+    Example:
+
+    >>> expand_hosts("gpu[08-10,12],login")
+    ['gpu08', 'gpu09', 'gpu10', 'gpu12', 'login']
+    """
+    hosts = []
+    for name in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", name)
+        if match is None:
+            hosts.append(name)
+            continue
+        before, ranges, after = match.groups()
+        for part in ranges.split(","):
+            low, _, high = part.partition("-")
+            numbers = range(int(low), int(high or low) + 1)
+            hosts.extend(
+                host for number in numbers for host in expand_hosts(f"{before}{number:0{len(low)}d}{after}")
+            )
+    if not hosts:
+        raise ValueError(f"no host names in '{text}'")
+    return hosts
+
+
+def wait_for_workers(cluster: Cluster, seconds: float) -> None:
+    """Returns when every other worker answers at its address, and raises `InputError` if one never does.
+
+    TensorFlow's own wait has no end: the first worker would stay for ever, and say nothing. This process
+    answers at its own address meanwhile; TensorFlow takes the address over afterwards.
+    """
+    deadline = time.monotonic() + seconds
+    missing = [address for i, address in enumerate(cluster.workers) if i != cluster.index]
+    with _answering(cluster.workers[cluster.index]):
+        while missing:
+            missing = [address for address in missing if not _answers(address)]
+            if missing and time.monotonic() > deadline:
+                raise InputError(
+                    f"Waited {seconds:g} s for the other workers, and nobody answers at "
+                    f"{', '.join(missing)}. Start the same command there, let the port through its firewall, "
+                    "or correct TF_CONFIG."
+                )
+            time.sleep(0.1 if missing else 0.0)
+
+
+@contextlib.contextmanager
+def _answering(address: str):
+    port = address.rpartition(":")[2]
+    try:
+        # On all interfaces, as TensorFlow's own server: a name may stand for several.
+        server = socket.create_server(("", int(port)), backlog=128)
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"This worker cannot listen at its own address {address}: {error}. Is another run using the "
+            "port? Choose another one."
+        ) from error
+    with server:
+        yield
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except (OSError, OverflowError):
+        return False
+    return True
