@@ -154,5 +154,7 @@ def test_sizes_are_checked(arguments):
 
 
 def test_unknown_attributes_name_the_known_ones():
-    with pytest.raises(AttributeError, match="Available: AUGMENTATIONS, check_name, load, ImageSet"):
+    with pytest.raises(
+        AttributeError, match="Available: AUGMENTATIONS, check_extra, check_name, corrupt, load"
+    ):
         _ = data.lod

@@ -10,10 +10,12 @@ A data set is named
 
 * `digits`: 1,797 handwritten digits of 8 x 8 pixels, shipped with this package;
 * `npz:PATH`: a NumPy archive with `x_train`, `y_train`, `x_test`, `y_test`;
+* `folder:PATH`: image files, `train/CLASS/*.png` and `test/CLASS/*.jpg`;
 * any TensorFlow Datasets name with images and labels: `cifar10`, `mnist`, `imagenet2012`,
   `cifar10_corrupted/fog_3`, `cifar10:3.0.2`.
 
-`with_extra` mixes generated or unlabelled images into the training batches of any of them.
+`with_extra` mixes generated or unlabelled images into the training batches of any of them; `corrupt` makes
+noisy, blurred or foggy images of theirs.
 
 Nothing here imports TensorFlow before `load` is called, so that a command line is checked at once.
 """
@@ -21,6 +23,7 @@ Nothing here imports TensorFlow before `load` is called, so that a command line 
 import importlib
 from typing import TYPE_CHECKING
 
+from athe_tf.data.corruptions import corrupt
 from athe_tf.data.extra import check_file as check_extra
 from athe_tf.data.extra import with_extra
 from athe_tf.data.names import check_name
@@ -48,7 +51,7 @@ _CLASSES = {
     "StreamedSet": "athe_tf.data.streamed",
 }
 
-__all__ = ["AUGMENTATIONS", "check_extra", "check_name", "load", "with_extra", *sorted(_CLASSES)]
+__all__ = ["AUGMENTATIONS", "check_extra", "check_name", "corrupt", "load", "with_extra", *sorted(_CLASSES)]
 
 
 def load(name, *, data_dir=None, validation_size=None, image_size=None, seed=0) -> "Splits":
@@ -60,7 +63,7 @@ def load(name, *, data_dir=None, validation_size=None, image_size=None, seed=0) 
         model = athe_tf.models.build("wrn-34-10", num_classes=splits.num_classes)
 
     Args:
-        name: `"digits"`, `"npz:PATH"`, or the name of a TensorFlow Datasets set.
+        name: `"digits"`, `"npz:PATH"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own default. A set that is
             not there is downloaded.
         validation_size: How many training images are held out for validation. Defaults to a tenth of
@@ -82,6 +85,8 @@ def load(name, *, data_dir=None, validation_size=None, image_size=None, seed=0) 
         return _room("digits").load(validation_size, image_size)
     if name.startswith("npz:"):
         return _room("npz").load(name, validation_size, image_size)
+    if name.startswith("folder:"):
+        return _room("folder").load(name, validation_size, image_size)
     return _room("tfds").load(name, data_dir, validation_size, image_size)
 
 

@@ -4,7 +4,7 @@ import difflib
 import pathlib
 import re
 
-from athe_tf.data import npz
+from athe_tf.data import folder, npz
 from athe_tf.errors import InputError
 
 # Sets of TensorFlow Datasets that people ask for. `load` knows the others too: this list only serves to
@@ -40,7 +40,7 @@ WELL_KNOWN = (
     "tf_flowers",
 )
 
-LOCAL = ("digits", "npz:PATH")
+LOCAL = ("digits", "npz:PATH", "folder:PATH")
 
 # name, name/config, name:version, name/config:version
 _TFDS_NAME = re.compile(r"[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2})?")
@@ -49,9 +49,9 @@ _TFDS_NAME = re.compile(r"[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2}
 def check_name(name, *, data_dir=None) -> None:
     """Raises `InputError` if no data set can have this name, without starting TensorFlow.
 
-    The file of `npz:PATH` has to exist and to have the keys. Whether TensorFlow Datasets knows a name is
-    only certain in `load`; here, a name is refused when it is malformed or one slip away from a
-    well-known one.
+    The file of `npz:PATH` has to exist and to have the keys, the folder of `folder:PATH` its parts and
+    classes. Whether TensorFlow Datasets knows a name is only certain in `load`; here, a name is refused
+    when it is malformed or one slip away from a well-known one.
 
     Example:
 
@@ -68,6 +68,9 @@ def check_name(name, *, data_dir=None) -> None:
         return
     if name.startswith("npz:"):
         npz.check_file(name.removeprefix("npz:"))
+        return
+    if name.startswith("folder:"):
+        folder.check_folder(name.removeprefix("folder:"))
         return
     if not _TFDS_NAME.fullmatch(name):
         raise unknown_data_set(name)

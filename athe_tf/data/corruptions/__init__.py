@@ -1,6 +1,6 @@
 """The common corruptions of CIFAR-10-C and ImageNet-C, made here for any set of images.
 
-    foggy = athe_tf.data.corruptions.corrupt(images, "fog", severity=3)
+    foggy = athe_tf.data.corrupt(images, "fog", severity=3)
 
 Fifteen corruptions in four groups and four extra ones, each in five severities, with the published constants:
 those of CIFAR-10-C for images below 96 pixels, those of ImageNet-C from there on. What happens to an image
@@ -70,7 +70,7 @@ def corrupt(images, name: str, severity: int, *, seed: int = 0, ids=None) -> np.
     Example:
 
         images, labels = athe_tf.data.load("digits").test.arrays()
-        noisy = corrupt(images, "gaussian_noise", severity=5)
+        noisy = athe_tf.data.corrupt(images, "gaussian_noise", severity=5)
 
     Args:
         images: `[N, H, W, C]` with 1 or 3 channels, uint8 or float in [0, 1].
