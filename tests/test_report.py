@@ -98,7 +98,20 @@ def test_an_evaluation_without_a_verdict_is_given_one():
     text = Page(render(small_evaluation(0.5))).text
     assert "Of 200 images, 90.00 % are classified correctly, and 50.00 % (95 % interval 43.0 to 57.0)" in text
     nothing_ran = small_evaluation(0.9, attacks=[{"name": "fgsm", "not_run": "no gradients"}])
-    assert "nothing is known about robustness" in Page(render(nothing_ran)).text
+    text = Page(render(nothing_ran)).text
+    assert "nothing is known about robustness" in text and "no attack counts" in text
+
+
+def test_what_happened_on_fewer_images_or_elsewhere_is_said():
+    data = small_evaluation()
+    data["attacks"][0]["examples"] = 50
+    data["attacks"].append(
+        {**data["attacks"][0], "name": "pgd-20 @ 0.4", "epsilon": 0.4, "in_worst_case": False}
+    )
+    text = Page(render(data)).text
+    assert "pgd-20 : on the first 50 images only" in text
+    assert "* outside the report's threat model" in text
+    assert "pgd-20 @ 0.4 *" in text and "@ 0.4 @ 0.4" not in text
 
 
 def hostile_copy(value):

@@ -125,9 +125,9 @@ def test_columns_that_a_row_lacks_stay_empty(tmp_path):
     more["attacks"].append({**more["attacks"][0], "epsilon": 0.1, "accuracy": 0.8})
     more["corruptions"] = {"severities": [1], "accuracy": {"fog": [0.5]}, "mca": 0.5}
     found = compare(evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", more, PGD)))
-    assert found.columns == ("clean", "pgd-20", "fgsm", "pgd-20 at 0.1", "worst case", "mCA")
+    assert found.columns == ("clean", "pgd-20", "fgsm", "pgd-20 @ 0.1", "worst case", "mCA")
     assert found.rows[0].cell("fgsm") is None
-    assert found.rows[1].cell("pgd-20 at 0.1").mean == 0.8
+    assert found.rows[1].cell("pgd-20 @ 0.1").mean == 0.8
 
 
 def test_the_verdict_says_when_a_difference_is_within_the_uncertainty(tmp_path):
@@ -140,6 +140,26 @@ def test_the_verdict_says_when_a_difference_is_within_the_uncertainty(tmp_path):
         evaluations(tmp_path, ("c", small_evaluation(0.5), TRADES), ("d", small_evaluation(0.52), PGD))
     )
     assert "within the uncertainty" in Page(render_comparison(close)).text
+
+
+def test_corruptions_stand_side_by_side(tmp_path):
+    def measured(noise):
+        groups = {"noise": noise, "blur": 0.5}
+        part = {"severities": [1], "accuracy": {"fog": [0.5]}, "groups": groups, "mca": 0.5}
+        return small_evaluation(0.9, attacks=[], corruptions=part)
+
+    found = compare(
+        evaluations(
+            tmp_path,
+            ("a0", measured(0.6), TRADES),
+            ("a1", measured(0.7), {**TRADES, "seed": 1}),
+            ("b", measured(0.2), PGD),
+        )
+    )
+    page = Page(render_comparison(found))
+    assert found.columns == ("clean", "mCA")  # without an attack there is no worst case
+    assert "noise blur trades + he 65.00 50.00 pgd_at 20.00 50.00" in page.text
+    assert "nothing is known about robustness" in page.text
 
 
 def test_bounds_overlap_when_they_meet():

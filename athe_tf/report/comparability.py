@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from athe_tf.report.sections.attacks import counts, label
+from athe_tf.report.entries import counts, label, ran
 from athe_tf.report.texts import value_text
 
 Named = Sequence[tuple[str, dict]]
@@ -42,16 +42,15 @@ def _other_images(named: Named) -> list[str]:
 
 
 def _attacks_that_count(data: dict) -> str:
-    return ", ".join(sorted(label(one, data) for one in data["attacks"] if "accuracy" in one and counts(one)))
+    return ", ".join(sorted(label(one, data) for one in ran(data) if counts(one)))
 
 
 def _attack_settings(named: Named) -> list[str]:
     """Attacks of one name that were run in different ways."""
     found: dict[str, list[dict]] = {}
     for _, data in named:
-        for attack in data["attacks"]:
-            if "accuracy" in attack:
-                found.setdefault(label(attack, data), []).append(attack.get("settings", {}))
+        for attack in ran(data):
+            found.setdefault(label(attack, data), []).append(attack.get("settings", {}))
     warnings = []
     for name, several in found.items():
         # Another epsilon is named above already.

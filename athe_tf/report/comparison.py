@@ -8,8 +8,9 @@ from typing import Any
 
 from athe_tf.errors import check
 from athe_tf.report.comparability import comparability
+from athe_tf.report.entries import label as attack_label
+from athe_tf.report.entries import ran, worst_case
 from athe_tf.report.reading import Evaluation
-from athe_tf.report.sections.attacks import label as attack_label
 from athe_tf.report.texts import NOTHING, points, value_text
 
 CLEAN, WORST, CORRUPTIONS = "clean", "worst case", "mCA"
@@ -131,10 +132,11 @@ def compare(evaluations: Sequence[Evaluation]) -> Comparison:
 def entries(data: dict) -> dict[str, tuple[float, Sequence[float] | None]]:
     """From the columns of the table to `(accuracy, interval)`."""
     found = {CLEAN: (data["clean_accuracy"], data.get("clean_interval"))}
-    for attack in data["attacks"]:
-        if "accuracy" in attack:
-            found[attack_label(attack, data)] = (attack["accuracy"], attack.get("interval"))
-    found[WORST] = (data["worst_case_accuracy"], data.get("worst_case_interval"))
+    for attack in ran(data):
+        found[attack_label(attack, data)] = (attack["accuracy"], attack.get("interval"))
+    share, interval = worst_case(data)
+    if share is not None:
+        found[WORST] = (share, interval)
     if "mca" in data.get("corruptions", {}):
         found[CORRUPTIONS] = (data["corruptions"]["mca"], None)
     return found

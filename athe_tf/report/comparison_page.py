@@ -16,13 +16,8 @@ def render_comparison(comparison: Comparison) -> str:
         tag("p", verdict(comparison), class_="verdict"),
         alert("Read this before comparing", comparison.warnings),
     ]
-    parts = [
-        accuracy(comparison),
-        bars(comparison),
-        curves(comparison),
-        settings(comparison),
-        sources(comparison),
-    ]
+    makers = (accuracy, bars, curves, corruptions, settings, sources)
+    parts = [make(comparison) for make in makers]
     title = f"Comparison of {plural(len(comparison.rows), 'model')}"
     return page(title, opening, [part for part in parts if part is not None])
 
@@ -31,23 +26,21 @@ def verdict(comparison: Comparison) -> str:
     """Who holds up best, and whether that is more than chance."""
     if comparison.warnings:
         return "These evaluations were not made alike, so no winner is named."
-    ranked = sorted(comparison.rows, key=lambda row: -_worst(row).mean)
-    if len(ranked) == 1:
-        return f"{ranked[0].label}: {_with_spread(_worst(ranked[0]))} in the worst case."
-    first, second = ranked[:2]
+    found = [(row.label, row.cell(WORST)) for row in comparison.rows]
+    ranked = sorted(((name, cell) for name, cell in found if cell), key=lambda pair: -pair[1].mean)
+    if not ranked:
+        return "No attack was run within the threat model, so nothing is known about robustness."
+    (first, highest), *others = ranked
+    if not others:
+        return f"{first}: {_with_spread(highest)} in the worst case."
+    second, next_highest = others[0]
     text = (
-        f"{first.label} holds up best, with {_with_spread(_worst(first))} in the worst case, before "
-        f"{second.label} with {_with_spread(_worst(second))}."
+        f"{first} holds up best, with {_with_spread(highest)} in the worst case, before {second} with "
+        f"{_with_spread(next_highest)}."
     )
-    if overlap(_worst(first), _worst(second)):
+    if overlap(highest, next_highest):
         text += " The difference is within the uncertainty of these numbers."
     return text
-
-
-def _worst(row: Row) -> Cell:
-    cell = row.cell(WORST)
-    assert cell is not None  # every evaluation has a worst case
-    return cell
 
 
 def _with_spread(cell: Cell) -> str:
@@ -98,12 +91,11 @@ def bars(comparison: Comparison) -> Section:
     """Clean and worst-case accuracy of every model."""
     charts = []
     for series, column in ((4, CLEAN), (1, WORST)):
-        found = [(row, row.cell(column)) for row in comparison.rows]
-        drawn = [
-            Bar(row.label, cell.mean, _shown_bounds(cell), series) for row, cell in found if cell is not None
-        ]
-        spoken = ", ".join(f"{bar.label} {percent(bar.share, 1)}" for bar in drawn)
-        charts.append(figure(bar_chart(drawn, f"{column}: {spoken}"), f"{column.capitalize()} accuracy."))
+        found = [(row.label, row.cell(column)) for row in comparison.rows]
+        drawn = [Bar(label, cell.mean, _shown_bounds(cell), series) for label, cell in found if cell]
+        if drawn:
+            spoken = ", ".join(f"{bar.label} {percent(bar.share, 1)}" for bar in drawn)
+            charts.append(figure(bar_chart(drawn, f"{column}: {spoken}"), f"{column.capitalize()} accuracy."))
     return Section("Clean and worst case", "bars", side_by_side(*charts))
 
 
@@ -132,6 +124,31 @@ def curves(comparison: Comparison) -> Section | None:
         "Share of images that survive every attack of that epsilon. Of several seeds, the first is shown."
     )
     return Section("Accuracy over epsilon", "curve", figure(chart, caption, [one.name for one in series]))
+
+
+def corruptions(comparison: Comparison) -> Section | None:
+    """Accuracy by group of corruptions, the mean over seeds."""
+    measured = [
+        (row.label, [one.data["corruptions"].get("groups", {}) for one in row.evaluations])
+        for row in comparison.rows
+        if all("corruptions" in one.data for one in row.evaluations)
+    ]
+    names = list(dict.fromkeys(name for _, several in measured for groups in several for name in groups))
+    if not names:
+        return None
+    rows = [
+        [label, *(points(mean_of([groups.get(name) for groups in several])) for name in names)]
+        for label, several in measured
+    ]
+    return Section(
+        "Corruptions", "corruptions", table(("", *names), rows, caption="Accuracy in per cent by group")
+    )
+
+
+def mean_of(shares: list[float | None]) -> float | None:
+    """The mean, or `None` where one is missing."""
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
 def settings(comparison: Comparison) -> Section | None:

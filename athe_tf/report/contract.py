@@ -4,6 +4,7 @@ A shape is the name of a kind of value, a list (of any length) of a shape, or a 
 shapes, where a key that ends with a question mark may be absent and the key `...` stands for all keys.
 """
 
+import numbers
 from typing import Any
 
 from athe_tf.errors import InputError
@@ -12,10 +13,10 @@ CHECKS = {
     "a text": lambda value: isinstance(value, str),
     "a number": lambda value: _is_number(value),
     "a number or null": lambda value: value is None or _is_number(value),
-    "a whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "a whole number": lambda value: isinstance(value, numbers.Integral) and not isinstance(value, bool),
     "true or false": lambda value: isinstance(value, bool),
     "two numbers": lambda value: (
-        isinstance(value, list) and len(value) == 2 and all(_is_number(part) for part in value)
+        isinstance(value, (list, tuple)) and len(value) == 2 and all(_is_number(part) for part in value)
     ),
     "anything": lambda value: True,
 }
@@ -26,6 +27,7 @@ TEXT, NUMBER, MAYBE_NUMBER, WHOLE, FLAG, PAIR, ANYTHING = (
 ATTACK = {
     "name": TEXT,
     "not_run?": TEXT,
+    "examples?": WHOLE,
     "accuracy?": NUMBER,
     "interval?": PAIR,
     "seconds?": NUMBER,
@@ -97,7 +99,7 @@ EVALUATION = {
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def check_evaluation(data: Any) -> None:
@@ -131,7 +133,7 @@ def _check(value, shape, place: str) -> None:
         _require(isinstance(value, dict), "named values", place, value)
         _check_keys(value, shape, place)
     elif isinstance(shape, list):
-        _require(isinstance(value, list), "a list", place, value)
+        _require(isinstance(value, (list, tuple)), "a list", place, value)
         for position, item in enumerate(value):
             _check(item, shape[0], f"{place}[{position}]")
     else:

@@ -1,5 +1,6 @@
 """The report of one evaluation as a page."""
 
+from athe_tf.report.entries import ran, worst_case
 from athe_tf.report.markup import Markup, tag
 from athe_tf.report.page import alert, key_figures, page
 from athe_tf.report.reading import Evaluation, make_evaluation
@@ -40,11 +41,11 @@ def opening(data: dict) -> list[Markup]:
 
 def headline(data: dict) -> list[tuple[str, str, str]]:
     """The numbers at the top."""
-    ran = [attack for attack in data["attacks"] if "accuracy" in attack]
+    attacks, (share, interval) = ran(data), worst_case(data)
     figures = [
         (percent(data["clean_accuracy"]), "clean", _bounds(data.get("clean_interval"))),
-        (percent(data["worst_case_accuracy"]), "worst case", _bounds(data.get("worst_case_interval"))),
-        (str(len(ran)), "attack" if len(ran) == 1 else "attacks", _time(ran)),
+        (percent(share), "worst case", _bounds(interval) if share is not None else "no attack counts"),
+        (str(len(attacks)), "attack" if len(attacks) == 1 else "attacks", _time(attacks)),
     ]
     if data.get("checks"):
         passed = sum(check["status"] == "passed" for check in data["checks"])

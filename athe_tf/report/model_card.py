@@ -2,9 +2,9 @@
 
 import re
 
-from athe_tf.numbers import format_number, parse_number
+from athe_tf.numbers import format_number
+from athe_tf.report.entries import counts, epsilon_of, worst_case
 from athe_tf.report.reading import Evaluation
-from athe_tf.report.sections.attacks import counts
 from athe_tf.report.texts import interval_text, percent, value_text
 from athe_tf.report.verdict import threat, verdict
 
@@ -54,17 +54,17 @@ def accuracies(data: dict) -> str:
     rows = [["clean", "", percent(data["clean_accuracy"]), interval_text(data.get("clean_interval"))]]
     for attack in data["attacks"]:
         name = plain(attack["name"]) + ("" if counts(attack) else r" \*")
-        epsilon = format_number(attack.get("epsilon", parse_number(data["epsilon"])))
+        epsilon = format_number(epsilon_of(attack, data))
         if "accuracy" in attack:
             rows.append([name, epsilon, percent(attack["accuracy"]), interval_text(attack.get("interval"))])
         else:
             rows.append([name, epsilon, "not run", plain(attack.get("not_run", ""))])
-    worst = [percent(data["worst_case_accuracy"]), interval_text(data.get("worst_case_interval"))]
-    rows.append(["**worst case**", plain(data["epsilon"]), f"**{worst[0]}**", worst[1]])
+    share, interval = worst_case(data)
+    rows.append(["**worst case**", plain(data["epsilon"]), f"**{percent(share)}**", interval_text(interval)])
     text = grid(["attack", "epsilon", "accuracy", "95 % interval"], rows)
     if all(map(counts, data["attacks"])):
         return text
-    return f"{text}\n\n\\* another threat model: not counted in the worst case."
+    return f"{text}\n\n\\* outside the report's threat model: not counted in the worst case."
 
 
 def checks(data: dict) -> str:

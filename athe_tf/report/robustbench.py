@@ -7,7 +7,7 @@ for stands under `athe_tf`.
 
 import re
 
-from athe_tf.numbers import parse_number
+from athe_tf.report.entries import at_headline, ran, worst_case
 from athe_tf.report.reading import Evaluation
 
 THREATS = {"linf": "Linf", "l2": "L2"}
@@ -30,7 +30,7 @@ def model_info(evaluation: Evaluation) -> dict:
         "architecture": config["model"] if config else None,
         "eps": data["epsilon"],
         "clean_acc": _percent(data["clean_accuracy"]),
-        "reported": _percent(data["worst_case_accuracy"]),
+        "reported": _percent(worst_case(data)[0]),
         "autoattack_acc": autoattack(data),
         "footnote": f"Measured on {data['examples']} images of {data['dataset']}.",
     }
@@ -49,10 +49,8 @@ def model_info(evaluation: Evaluation) -> dict:
 
 def autoattack(data: dict) -> str | None:
     """The accuracy under the standard AutoAttack at the report's epsilon, where it was run."""
-    for attack in data["attacks"]:
-        epsilon = attack.get("epsilon", parse_number(data["epsilon"]))
-        at_headline = abs(epsilon - parse_number(data["epsilon"])) < 1e-9
-        if attack["name"] == STANDARD and "accuracy" in attack and at_headline:
+    for attack in ran(data):
+        if attack["name"] == STANDARD and at_headline(attack, data):
             return _percent(attack["accuracy"])
     return None
 
@@ -66,6 +64,6 @@ def _extras(data: dict) -> dict:
     return {**{key: data[key] for key in kept if key in data}, "attacks": attacks}
 
 
-def _percent(share: float) -> str:
+def _percent(share: float | None) -> str | None:
     """As RobustBench writes it: per cent with two digits, as text."""
-    return f"{100 * share:.2f}"
+    return None if share is None else f"{100 * share:.2f}"

@@ -1,5 +1,6 @@
 """The sentence that a reader takes away."""
 
+from athe_tf.report.entries import counts, ran, worst_case
 from athe_tf.report.texts import interval_text, percent, plural
 
 
@@ -7,16 +8,16 @@ def verdict(data: dict) -> str:
     """The evaluation's own verdict or, where it has none, its headline numbers in words."""
     if data.get("verdict"):
         return data["verdict"]
-    ran = sum("accuracy" in attack for attack in data["attacks"])
     images = plural(data["examples"], "image")
     clean = f"Of {images}, {percent(data['clean_accuracy'])} are classified correctly"
-    if not ran:
-        return f"{clean}; no attack was run, so nothing is known about robustness."
-    interval = data.get("worst_case_interval")
+    share, interval = worst_case(data)
+    if share is None:
+        return f"{clean}; no attack was run within the threat model, so nothing is known about robustness."
+    counted = sum(map(counts, ran(data)))
     bounds = f" (95 % interval {interval_text(interval)})" if interval else ""
     return (
-        f"{clean}, and {percent(data['worst_case_accuracy'])}{bounds} still are under the worst of "
-        f"{plural(ran, 'attack')} that may change them by {data['epsilon']} in {data['norm']}."
+        f"{clean}, and {percent(share)}{bounds} still are under the worst of "
+        f"{plural(counted, 'attack')} that may change them by {data['epsilon']} in {data['norm']}."
     )
 
 

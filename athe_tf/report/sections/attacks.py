@@ -1,7 +1,8 @@
 """Accuracy by attack: bars with intervals, and the table behind them."""
 
-from athe_tf.numbers import format_number, parse_number
+from athe_tf.numbers import format_number
 from athe_tf.report.charts import Bar, bar_chart, figure
+from athe_tf.report.entries import counts, epsilon_of, images_of, label, ran, worst_case
 from athe_tf.report.markup import Markup, join, table, tag
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section
@@ -26,20 +27,6 @@ def section(evaluation: Evaluation) -> Section:
     )
 
 
-def label(attack: dict, data: dict) -> str:
-    """The name of an attack, with its epsilon where that is not the report's.
-
-    Example:
-
-    >>> label({"name": "pgd-20", "epsilon": 0.25}, {"epsilon": "0.5"})
-    'pgd-20 at 0.25'
-    """
-    own = attack.get("epsilon")
-    if own is None or abs(own - parse_number(data["epsilon"])) < 1e-9:
-        return attack["name"]
-    return f"{attack['name']} at {format_number(own)}"
-
-
 def bars(data: dict) -> list[Bar]:
     """Clean, every attack that was run, and the worst case."""
     attacked = [
@@ -49,19 +36,11 @@ def bars(data: dict) -> list[Bar]:
             attack.get("interval"),
             ATTACKED if counts(attack) else OUTSIDE,
         )
-        for attack in data["attacks"]
-        if "accuracy" in attack
+        for attack in ran(data)
     ]
-    return [
-        Bar("clean", data["clean_accuracy"], data.get("clean_interval"), CLEAN),
-        *attacked,
-        Bar("worst case", data["worst_case_accuracy"], data.get("worst_case_interval"), WORST),
-    ]
-
-
-def counts(attack: dict) -> bool:
-    """Whether an attack stays within the report's threat model."""
-    return attack.get("in_worst_case", True)
+    share, interval = worst_case(data)
+    total = [] if share is None else [Bar("worst case", share, interval, WORST)]
+    return [Bar("clean", data["clean_accuracy"], data.get("clean_interval"), CLEAN), *attacked, *total]
 
 
 def _spoken(data: dict) -> str:
@@ -80,9 +59,8 @@ def attack_table(data: dict) -> Markup:
                 [f"after {stage['name']}", percent(stage["accuracy"]), "", "", duration(stage.get("seconds"))]
             )
             kinds.append("stage")
-    rows.append(
-        ["worst case", percent(data["worst_case_accuracy"]), interval_text(data.get("worst_case_interval"))]
-    )
+    share, interval = worst_case(data)
+    rows.append(["worst case", percent(share), interval_text(interval)])
     kinds.append("total")
     full = [row + [""] * (len(HEAD) - len(row)) for row in rows]
     return table(HEAD, full, caption=f"Accuracy on {count(data['examples'])} images", row_classes=kinds)
@@ -92,12 +70,11 @@ def _row(attack: dict, data: dict) -> list:
     name = attack["name"] if counts(attack) else f"{attack['name']} *"
     if "accuracy" not in attack:
         return [name, "not run"]
-    epsilon = attack.get("epsilon", parse_number(data["epsilon"]))
     return [
         name,
         percent(attack["accuracy"]),
         interval_text(attack.get("interval")),
-        format_number(epsilon),
+        format_number(epsilon_of(attack, data)),
         duration(attack.get("seconds")),
         count(attack.get("queries")),
         count(attack.get("gradients")),
@@ -112,9 +89,11 @@ def remarks(data: dict) -> Markup:
         texts = list(attack.get("remarks", ()))
         if "accuracy" not in attack:
             texts.insert(0, f"not run: {attack.get('not_run', 'no reason was given')}")
+        elif images_of(attack, data) < data["examples"]:
+            texts.insert(0, f"on the first {count(images_of(attack, data))} images only")
         if attack.get("nonfinite_gradients"):
             texts.append(f"{count(attack['nonfinite_gradients'])} gradients were not finite")
         notes.extend(tag("li", tag("strong", attack["name"]), ": ", text) for text in texts)
     if not all(counts(attack) for attack in data["attacks"]):
-        notes.append(tag("li", "* another threat model than the report's: not counted in the worst case"))
+        notes.append(tag("li", "* outside the report's threat model: not counted in the worst case"))
     return tag("ul", join(notes), class_="notes") if notes else Markup("")
