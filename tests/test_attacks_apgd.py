@@ -11,6 +11,7 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks import apgd
 from athe_tf.errors import InputError, NotApplicable
+from tests.curved_case import curved_model
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 IMAGES = grey_images()
@@ -29,13 +30,8 @@ def linear():
 
 @pytest.fixture(scope="module")
 def curved():
-    """An untrained network on images of one channel that are not square."""
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((6, 5, 1))
-    h = keras.layers.Conv2D(8, 3, activation="relu")(inputs)
-    h = keras.layers.Conv2D(8, 3, activation="relu")(h)
-    outputs = athe_tf.CosineDense(5, name="head")(keras.layers.Flatten()(h))
-    return keras.Model(inputs, outputs)
+    """Images of one channel that are not square."""
+    return curved_model((6, 5, 1), classes=5)
 
 
 def curved_images(count=40):

@@ -2,7 +2,6 @@
 
 import functools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,6 +9,7 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks
 from athe_tf.errors import InputError
+from tests.curved_case import curved_model
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 IMAGES = grey_images()
@@ -39,12 +39,8 @@ def linear():
 
 @pytest.fixture(scope="module")
 def curved():
-    """A small untrained network on images of one channel that are not square."""
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((7, 5, 1))
-    h = keras.layers.Conv2D(8, 3, activation="relu")(inputs)
-    h = keras.layers.BatchNormalization()(h)
-    return keras.Model(inputs, athe_tf.CosineDense(4, name="head")(keras.layers.Flatten()(h)))
+    """Images of one channel that are not square."""
+    return curved_model((7, 5, 1), convolutions=1, normalised=True)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -8,6 +8,7 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks
 from athe_tf.errors import InputError
+from tests.curved_case import curved_model
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 IMAGES = grey_images()
@@ -22,14 +23,8 @@ def linear():
 
 @pytest.fixture(scope="module")
 def curved():
-    """A small untrained network with batch normalisation; curved enough for restarts to matter."""
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((6, 6, 1))
-    h = keras.layers.Conv2D(8, 3, activation="relu")(inputs)
-    h = keras.layers.BatchNormalization()(h)
-    h = keras.layers.Conv2D(8, 3, activation="relu")(h)
-    outputs = athe_tf.CosineDense(4, name="head")(keras.layers.Flatten()(h))
-    return keras.Model(inputs, outputs)
+    """Curved enough for restarts to matter."""
+    return curved_model((6, 6, 1), normalised=True)
 
 
 def accuracy(result):

@@ -1,12 +1,12 @@
 """What DeepFool, C&W and FAB share: the contract of an attack, and counting at epsilon."""
 
-import keras
 import numpy as np
 import pytest
 
 import athe_tf
 from athe_tf import attacks
 from athe_tf.errors import InputError
+from tests.curved_case import curved_model
 from tests.linear_case import grey_images, linear_model, predictions
 
 IMAGES = grey_images(40)
@@ -32,13 +32,8 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def curved():
-    """A small untrained network on images that are not square; without dead units, whose slopes are noise."""
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((6, 5, 1))
-    h = keras.layers.Conv2D(8, 3, activation="elu")(inputs)
-    h = keras.layers.Conv2D(8, 3, activation="elu")(h)
-    outputs = athe_tf.CosineDense(4, name="head")(keras.layers.Flatten()(h))
-    return keras.Model(inputs, outputs)
+    """Images that are not square; no dead units, whose slopes are noise."""
+    return curved_model((6, 5, 1), activation="elu")
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-from athe_tf import attacks, data, training
+from athe_tf import attacks, data
 
 torch = pytest.importorskip("torch")
+torch_case = pytest.importorskip("tests.torch_case")
 IMAGES = 700
 STEPS = 15
 # Robust accuracy between 30 and 70 %, where attacks differ.
@@ -33,36 +34,7 @@ def images(digits):
 
 @pytest.fixture(scope="module")
 def net(digits):
-    """A small robust network, trained with TRADES for some seconds."""
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((8, 8, 1))
-    h = keras.layers.Conv2D(16, 3, activation="relu", name="conv1")(inputs)
-    h = keras.layers.Conv2D(32, 3, strides=2, activation="relu", name="conv2")(h)
-    h = keras.layers.Dense(64, activation="relu", name="dense")(keras.layers.Flatten()(h))
-    model = keras.Model(inputs, keras.layers.Dense(10, name="head")(h))
-    trainer = training.TRADES(model, attacks.PGD(0.15, steps=5, step_size=0.05), beta=3.0)
-    trainer.compile(optimizer=keras.optimizers.Adam(2e-3))
-    x, y = digits.train.arrays()
-    trainer.fit(x, y, batch_size=64, epochs=12, verbose=0)
-    return model
-
-
-class Twin(torch.nn.Module):
-    """The same network in PyTorch."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.conv1, self.conv2 = torch.nn.Conv2d(1, 16, 3), torch.nn.Conv2d(16, 32, 3, 2)
-        self.dense, self.head = torch.nn.Linear(128, 64), torch.nn.Linear(64, 10)
-        for name in ("conv1", "conv2", "dense", "head"):
-            kernel, bias = model.get_layer(name).get_weights()
-            layout = (3, 2, 0, 1) if kernel.ndim == 4 else (1, 0)
-            getattr(self, name).weight.data = torch.tensor(kernel.transpose(layout).copy())
-            getattr(self, name).bias.data = torch.tensor(bias)
-
-    def forward(self, x):
-        h = torch.relu(self.conv2(torch.relu(self.conv1(x))))
-        return self.head(torch.relu(self.dense(h.permute(0, 2, 3, 1).flatten(1))))
+    return torch_case.robust_network(digits, convolutions=2, epochs=12)
 
 
 def accuracy_under(attack, net, images, seed=0):
@@ -72,12 +44,8 @@ def accuracy_under(attack, net, images, seed=0):
 def reference_accuracy(net, images, name, norm, **kwargs):
     """Robust accuracy under pyautoattack's APGD."""
     base = pytest.importorskip("pyautoattack.autopgd_base")
-    torch.set_num_threads(1)  # two thread pools on few cores only wait for each other
-    twin = Twin(net)
-    x, y = torch.tensor(images[0].transpose(0, 3, 1, 2).copy()), torch.tensor(images[1]).long()
+    twin, x, y = torch_case.twin_and_tensors(net, images)
     common = {"n_iter": STEPS, "norm": norm.capitalize(), "eps": EPSILON[norm], "device": "cpu", **kwargs}
-    with torch.no_grad():
-        np.testing.assert_allclose(twin(x).numpy(), net(images[0]), atol=1e-4)
     if name == "apgd-t":
         attack = base.APGDAttack_targeted(twin, **common)
         attack.loss = "dlr-targeted"

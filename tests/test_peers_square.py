@@ -1,12 +1,12 @@
 """Square and pyautoattack's on one network: ours must find at least what it finds."""
 
-import keras
 import numpy as np
 import pytest
 
-from athe_tf import attacks, data, training
+from athe_tf import attacks, data
 
 torch = pytest.importorskip("torch")
+torch_case = pytest.importorskip("tests.torch_case")
 IMAGES = 300
 QUERIES = 300
 # Robust accuracy between 20 and 80 %, where attacks differ.
@@ -29,45 +29,14 @@ def images(digits):
 
 @pytest.fixture(scope="module")
 def net(digits):
-    """A small robust network, trained with TRADES for some seconds."""
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((8, 8, 1))
-    h = keras.layers.Conv2D(16, 3, activation="relu", name="conv")(inputs)
-    h = keras.layers.Dense(64, activation="relu", name="dense")(keras.layers.Flatten()(h))
-    model = keras.Model(inputs, keras.layers.Dense(10, name="head")(h))
-    trainer = training.TRADES(model, attacks.PGD(0.15, steps=5, step_size=0.05), beta=3.0)
-    trainer.compile(optimizer=keras.optimizers.Adam(2e-3))
-    x, y = digits.train.arrays()
-    trainer.fit(x, y, batch_size=64, epochs=6, verbose=0)
-    return model
-
-
-class Twin(torch.nn.Module):
-    """The same network in PyTorch."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.conv = torch.nn.Conv2d(1, 16, 3)
-        self.dense, self.head = torch.nn.Linear(576, 64), torch.nn.Linear(64, 10)
-        for name in ("conv", "dense", "head"):
-            kernel, bias = model.get_layer(name).get_weights()
-            layout = (3, 2, 0, 1) if kernel.ndim == 4 else (1, 0)
-            getattr(self, name).weight.data = torch.tensor(kernel.transpose(layout).copy())
-            getattr(self, name).bias.data = torch.tensor(bias)
-
-    def forward(self, x):
-        h = torch.relu(self.conv(x)).permute(0, 2, 3, 1).flatten(1)
-        return self.head(torch.relu(self.dense(h)))
+    return torch_case.robust_network(digits, convolutions=1, epochs=6)
 
 
 def reference_accuracy(net, images, norm, seed):
     """Robust accuracy under pyautoattack's Square, as its AutoAttack runs it."""
     peer = pytest.importorskip("pyautoattack.square")
-    torch.set_num_threads(1)  # two thread pools on few cores only wait for each other
-    twin = Twin(net)
-    x, y = torch.tensor(images[0].transpose(0, 3, 1, 2).copy()), torch.tensor(images[1]).long()
+    twin, x, y = torch_case.twin_and_tensors(net, images)
     with torch.no_grad():
-        np.testing.assert_allclose(twin(x).numpy(), net(images[0]), atol=1e-4)
         x_adv = peer.SquareAttack(
             twin,
             norm=norm.capitalize(),
