@@ -110,19 +110,22 @@ def line_blur(images, radius: int, sigma: float, degrees):
         sigma: Of the Gaussian.
         degrees: `[N]`, the direction in each image.
     """
-    count, height, width, _ = images.shape
-    steps = np.arange(2 * radius + 1)
-    weights = gaussian_weights(2 * radius, sigma)[2 * radius :]
-    angle = np.deg2rad(np.asarray(degrees, np.float64))
-    which = np.arange(count)[:, np.newaxis, np.newaxis]
-    total = np.zeros_like(images)
-    for step, weight in zip(steps, weights / weights.sum(), strict=True):
-        down = np.rint(step * np.sin(angle)).astype(np.int64)[:, np.newaxis]
-        right = np.rint(step * np.cos(angle)).astype(np.int64)[:, np.newaxis]
-        rows = folded(np.arange(height) + down, height, "edge")[:, :, np.newaxis]
-        columns = folded(np.arange(width) + right, width, "edge")[:, np.newaxis]
-        total += np.float32(weight) * images[which, rows, columns]
-    return total
+    height, width = images.shape[1:3]
+    reach = 2 * radius
+    weights = gaussian_weights(reach, sigma)[reach:]
+    weights = (weights / weights.sum()).astype(np.float32)
+    angles = np.deg2rad(np.asarray(degrees, np.float64))[:, np.newaxis]
+    tops, lefts = (
+        reach + np.rint(np.arange(reach + 1) * part).astype(np.int64)
+        for part in (np.sin(angles), np.cos(angles))
+    )
+    padded = np.pad(images, ((0, 0), (reach, reach), (reach, reach), (0, 0)), "edge")
+    result = np.zeros_like(images)
+    # Image by image: slices of one are several times faster than a gather over all.
+    for total, image, *line in zip(result, padded, tops, lefts, strict=True):
+        for weight, top, left in zip(weights, *line, strict=True):
+            total += weight * image[top : top + height, left : left + width]
+    return result
 
 
 def sample(images, rows, columns, border: str):
