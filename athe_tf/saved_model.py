@@ -11,6 +11,7 @@ import athe_tf.layers  # noqa: F401  (registers the layers that a file may name)
 from athe_tf.attacks.victim import penultimate
 from athe_tf.errors import InputError
 from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
 from athe_tf.version import __version__
 
 CARD = "athe_tf.json"
@@ -71,7 +72,9 @@ def describe(net: keras.Model, margin: float | None = None) -> dict:
 
 
 def head_name(head) -> str:
-    """What `athe_tf.json` calls a last layer: he, mhe, fn, wn or linear."""
+    """What `athe_tf.json` calls a last layer: he, mhe, fn, wn, linear, or ensemble."""
+    if isinstance(head, LogMeanSoftmax):
+        return "ensemble"
     if not isinstance(head, CosineDense):
         return "linear"
     if head.angular:
@@ -82,7 +85,7 @@ def head_name(head) -> str:
 
 
 def _normalization(net: keras.Model) -> dict | None:
-    for layer in net.layers:
+    for layer in net._flatten_layers():
         if isinstance(layer, keras.layers.Normalization) and layer.input_mean is not None:
             mean = [float(v) for v in tf.reshape(layer.mean, [-1])]
             return {"mean": mean, "std": [float(v) ** 0.5 for v in tf.reshape(layer.variance, [-1])]}

@@ -15,6 +15,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -49,13 +50,13 @@ def run_one(folder: pathlib.Path, config_name: str, seed: int) -> None:
     keras.backend.clear_session()
 
 
-def read_config(name: str, seed: int, workdir: pathlib.Path) -> TrainConfig:
+def read_config(name: str, seed: int, workdir: pathlib.Path | None) -> TrainConfig:
     """The config of a file in configs/."""
     values = flags.FlagValues()
     define_flags(TrainConfig, values)
     values(["", f"--flagfile={ROOT / 'configs' / f'digits_{name}.flags'}"])
     settings = {field.name: values[field.name].value for field in dataclasses.fields(TrainConfig)}
-    return TrainConfig(**settings | {"seed": seed, "workdir": str(workdir)})
+    return TrainConfig(**settings | {"seed": seed, "workdir": None if workdir is None else str(workdir)})
 
 
 def results(folder: pathlib.Path, config: str) -> list[dict]:
@@ -64,7 +65,7 @@ def results(folder: pathlib.Path, config: str) -> list[dict]:
     return [json.loads(path.read_text()) for path in paths]
 
 
-def shown(values: list[float]) -> str:
+def shown(values: Sequence[float]) -> str:
     """Mean and standard deviation over seeds, in per cent."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{100 * statistics.mean(values):.1f} ± {100 * spread:.1f}"

@@ -1,6 +1,7 @@
 """Speed of a training step: plain and hypersphere heads, the share of the machine's peak, PyTorch.
 
     python -m benchmarks.train_step                     # WRN-10-1, batch 128, PGD-10
+    python -m benchmarks.train_step --no_torch --rows=MART,LLR,CURE,AWP,N-FGSM,GradAlign,standard
     python -m benchmarks.train_step --model=wrn-16-4 --batch_size=64 --repeats=5
 
 Every row is measured in one process, interleaved, best of many. "A/A" is plain PGD-AT a second time: what
@@ -38,20 +39,37 @@ ROWS = [
     ("FastAT+HE", "fast_at", "he"),
     ("FastAT+m-HE", "fast_at", "mhe"),
     ("standard", "standard", "linear"),
+    ("MART", "mart", "linear"),
+    ("MART+HE", "mart", "he"),
+    ("LLR", "llr", "linear"),
+    ("LLR+HE", "llr", "he"),
+    ("CURE", "cure", "linear"),
+    ("CURE+HE", "cure", "he"),
+    ("PGD-AT+AWP", "pgd_at", "linear"),
+    ("TRADES+AWP", "trades", "linear"),
+    ("FastAT+N-FGSM", "fast_at", "linear"),
+    ("FastAT+GradAlign", "fast_at", "linear"),
 ]
+# What a row's name says beyond framework and head.
+OPTIONS: dict[str, dict] = {
+    "AWP": {"awp_gamma": 0.01},
+    "N-FGSM": {"nfgsm_noise": 2.0},
+    "GradAlign": {"gradalign": 0.2},
+}
 
 
-def trainer_for(framework: str, head: str, arguments) -> training.AdversarialModel:
+def trainer_for(name: str, framework: str, head: str, arguments) -> training.AdversarialModel:
     """A compiled trainer on CIFAR-shaped images."""
     net = athe_tf.models.build(
         arguments.model, 10, head=head, mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616)
     )
-    epsilon, options = 8 / 255, {}
+    epsilon, options = 8 / 255, dict(OPTIONS.get(name.partition("+")[2], {}))
     attack = attacks.PGD(epsilon, step_size=2 / 255, steps=arguments.steps)
     if framework == "fast_at":
         attack = attacks.PGD(epsilon, step_size=1.25 * epsilon, steps=1)
     elif framework == "free_at":
-        attack, options = attacks.FGSM(epsilon), {"batch_size": arguments.batch_size, "noise_in_box": True}
+        attack = attacks.FGSM(epsilon)
+        options |= {"batch_size": arguments.batch_size, "noise_in_box": True}
     margin = {"he": 0.2, "mhe": 0.1}.get(head, 0.0)
     trainer = training.get(framework)(net, attack, margin=margin, **options)
     trainer.compile(training.MomentumSGD(0.01, weight_decay=5e-4))
@@ -126,7 +144,7 @@ def main() -> None:
     x = rng.uniform(size=(arguments.batch_size, 32, 32, 3)).astype("float32")
     y = rng.integers(0, 10, arguments.batch_size).astype("int32")
     trainers = {
-        name: trainer_for(framework, head, arguments)
+        name: trainer_for(name, framework, head, arguments)
         for name, framework, head in ROWS
         if any(part in name for part in arguments.rows.split(","))
     }
@@ -141,7 +159,7 @@ def main() -> None:
 
 def report(arguments, trainers, best, peak) -> None:
     """Prints the table and the ratios that matter."""
-    rows = [("step", "ms", "images/s", "of its plain head", "passes", "share of peak")]
+    rows = [("step", "ms", "images/s", "of its plain form", "passes", "share of peak")]
     for name, seconds in best.items():
         trainer = trainers.get(name)
         base = best.get(name.removeprefix("PyTorch ").split("+")[0].split(" ")[0])

@@ -17,6 +17,14 @@ FILES = sorted(FOLDER.glob("*.flags"))
 NAMES = [path.stem for path in FILES]
 HEADS = ("", "_he", "_mhe")
 CIFAR = [name for name in NAMES if name.startswith("cifar_")]
+# The tables of the HE paper; all others are of other papers.
+HE_TABLES = {f"cifar_{f}{h}" for f in ("pgd_at", "alp", "trades", "fast_at", "free_at") for h in HEADS}
+HE_TABLES |= {f"cifar_pgd_at_{h}" for h in ("fn", "wn", "fn_wn", "he_aa", "he_aa_wrn34_20")}
+PAS = {f"pas_{kind}" for kind in ("const", "linear", "cosine")}
+BEYOND = {f"{f}{h}" for f in ("mart", "trades_awp", "fast_nfgsm", "fast_gradalign") for h in ("", "_he")}
+# By parts of a config's name; the others are named after their framework.
+FRAMEWORKS = {"pas": "pgd_at", "nfgsm": "fast_at", "gradalign": "fast_at"}
+DATASETS = {"cifar": "cifar10", "mnist": "mnist", "imagenet": "imagenet2012", "digits": "digits"}
 
 
 def read(name):
@@ -26,10 +34,11 @@ def read(name):
     return TrainConfig(**{flag: values[flag].value for flag in TrainConfig.__dataclass_fields__})
 
 
-def test_all_rows_of_the_paper_have_a_config():
-    expected = {f"cifar_{f}{h}" for f in ("pgd_at", "alp", "trades", "fast_at", "free_at") for h in HEADS}
-    expected |= {f"cifar_pgd_at_{h}" for h in ("fn", "wn", "fn_wn", "he_aa", "he_aa_wrn34_20")}
-    assert expected == set(CIFAR)
+def test_all_rows_of_the_papers_have_a_config():
+    others = PAS | BEYOND | {"llr", "llr_code"}
+    assert HE_TABLES | {f"cifar_{name}" for name in others} == set(CIFAR)
+    assert {name for name in NAMES if name.startswith("mnist_")} == {f"mnist_{name}" for name in PAS}
+    assert "imagenet_llr" in NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,29 +50,52 @@ def test_a_config_is_valid_and_its_header_says_all(name):
     labels = [match[1] for line in header if (match := re.match(r"# (\w+): +\S", line))]
     assert labels == ["Purpose", "Expected", "Cost", "Command"]
     assert header[-1].endswith(f"bin/train --flagfile=configs/{name}.flags --workdir=runs/{name}")
-    if name.startswith("cifar_"):
+    if name in HE_TABLES:
         assert re.search(r"Table \d+, in %|Section 4\.1, in %", "\n".join(header))
-    assert config.dataset == ("cifar10" if name.startswith("cifar_") else "digits")
-    assert config.framework == next(
-        f for f in ("standard", "pgd_at", "alp", "trades", "fast_at", "free_at") if f in name
-    )
+    assert config.dataset == DATASETS[name.split("_")[0]]
+    named = ("standard", "pgd_at", "alp", "trades", "fast_at", "free_at", "mart", "llr", *FRAMEWORKS)
+    part = next(part for part in named if part in name)
+    assert config.framework == FRAMEWORKS.get(part, part)
 
 
-@pytest.mark.parametrize("name", CIFAR)
-def test_every_cifar_config_has_its_twin_on_digits(name):
-    one, other = read(name), read(name.replace("cifar_", "digits_"))
-    for setting in (
+def passes(config):
+    """Network passes of a step, as the docstrings of the frameworks count them."""
+    steps, times = config.attack_steps, 2 if config.awp_gamma else 1
+    if config.gradalign:
+        return 11
+    crafting = {"llr": 2 * steps + 3, "trades": 2 * steps + 1}.get(config.framework, 2 * steps)
+    loss = {"llr": 12, "trades": 6, "mart": 6}.get(config.framework, 3)
+    return crafting + times * loss
+
+
+@pytest.mark.parametrize("name", sorted({n for n in NAMES if "digits" not in n} - HE_TABLES))
+def test_the_cost_of_a_step_is_told(name):
+    assert f"{passes(read(name))} network passes a step" in (FOLDER / f"{name}.flags").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("digits_")])
+def test_every_config_has_its_twin_on_digits(name):
+    one, other = read(name), read(f"digits_{name.removeprefix('cifar_')}")
+    settings = [
         "framework", "head", "scale", "training_margin", "beta", "pairing", "pairing_form", "replays",
-        "noise_in_box", "attack_steps", "start", "norm", "guarded_drop", "lr_schedule",
-    ):  # fmt: skip
+        "noise_in_box", "attack_steps", "start", "norm", "guarded_drop", "lr_schedule", "optimizer",
+        "activation", "nfgsm_noise", "gradalign", "awp_gamma", "llr_preset", "gamma_weight", "slope_weight",
+        "ensemble", "epsilon_schedule",
+    ]  # fmt: skip
+    if name.startswith("mnist_"):
+        settings.remove("attack_steps")  # 50 there, for which digits are too small
+    for setting in settings:
         assert getattr(one, setting) == getattr(other, setting), setting
+    assert len(one.period_ends) == len(other.period_ends)
+    ratios = [None if c.epsilon_max is None else round(c.epsilon_max / c.epsilon, 6) for c in (one, other)]
+    assert ratios[0] == ratios[1]
 
 
 def test_all_digits_configs_have_the_same_epsilon():
     assert len({read(name).epsilon for name in NAMES if name.startswith("digits_")}) == 1
 
 
-@pytest.mark.parametrize("name", CIFAR)
+@pytest.mark.parametrize("name", sorted(HE_TABLES))
 def test_recipes_are_the_papers_text_the_released_one_and_table_3(name):
     c = read(name)
     recipe = (c.model, c.epochs, c.lr_drops if c.lr_schedule == "piecewise" else (), c.weight_decay)
@@ -116,6 +148,26 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"early_stopping": 0}, "--early_stopping must be larger than 0"),
         ({"early_stopping": 3, "validation_size": 0}, "--early_stopping looks at validation images"),
         ({"mixed_precision": "float32"}, "Unknown mixed_precision 'float32'"),
+        ({"gradalign": 0.2}, r"--gradalign is an option of fast_at. Received: --framework=pgd_at.*Leave"),
+        ({"framework": "fast_at", "nfgsm_noise": 2.0, "start": "zero"}, "Leave --start out"),
+        ({"framework": "fast_at", "nfgsm_noise": 2.0, "gradalign": 0.2}, "Use one of them"),
+        ({"framework": "llr", "bn_mode": "eval"}, "same batch statistics.*Leave --bn_mode out"),
+        ({"framework": "llr", "llr_variant": "gama_only"}, "Did you mean 'gamma_only'"),
+        ({"framework": "llr", "gamma_weight": -1.0}, "--gamma_weight must not be negative"),
+        ({"epsilon_schedule": "quadratic"}, "Unknown epsilon_schedule 'quadratic'"),
+        ({"epsilon_max": 0.1}, "A constant epsilon does not rise. Received: --epsilon_max"),
+        ({"epsilon_min": 0.01}, "Received: --epsilon_min. Use --epsilon_schedule=linear"),
+        ({"epsilon_schedule": "linear", "framework": "standard"}, "Standard training has no epsilon"),
+        ({"epsilon_schedule": "linear", "epsilon_max": 16.0}, r"must not exceed 1 in linf.*=16/255\?"),
+        ({"epsilon_schedule": "linear", "epsilon_max": 0.01}, "stops at --epsilon"),
+        ({"epsilon_schedule": "linear", "epsilon_max": 0.1, "epsilon_warmup": 1.0}, "Use one of them"),
+        ({"lr_resets": (5.5,)}, "--lr_resets are whole epochs in rising order"),
+        ({"lr_resets": (100.0,)}, "before the last. Received: --lr_resets=100 --epochs=100"),
+        ({"ensemble": True}, r"without --lr_resets there is one period.*Add --lr_resets"),
+        ({"swa_start": 5, "ema": 0.9}, "Use one of them"),
+        ({"swa_start": 100}, "--swa_start must lie before the last epoch"),
+        ({"awp_gamma": 1.0}, r"--awp_gamma must lie in \[0, 1\)"),
+        ({"awp_gamma": 0.01, "head": "he", "weight_norm": "project"}, "Use --weight_norm=differentiable"),
     ],
 )
 def test_a_bad_combination_is_refused_with_a_remedy(settings, message):
@@ -131,6 +183,8 @@ def test_a_bad_combination_is_refused_with_a_remedy(settings, message):
         ("trades", 10, 0.05, 0.0),
         ("fast_at", 1, 0.25, 0.2),
         ("free_at", 1, 0.2, 0.0),
+        ("mart", 10, 0.05, 0.0),
+        ("llr", 10, 0.05, 0.0),
     ],
 )
 def test_what_is_left_out_is_the_frameworks_own(framework, steps, step_size, drop):
@@ -138,3 +192,13 @@ def test_what_is_left_out_is_the_frameworks_own(framework, steps, step_size, dro
     assert (config.attack_steps, config.attack_step_size, config.guarded_drop) == (steps, step_size, drop)
     assert TrainConfig(framework=framework, epsilon=0.2, guard_drop=0.0).guarded_drop == 0.0
     assert TrainConfig(framework=framework, epsilon=0.2, step_size=0.01).attack_step_size == 0.01
+
+
+def test_nfgsm_steps_by_epsilon_and_the_code_of_llr_by_a_tenth():
+    assert TrainConfig(framework="fast_at", epsilon=0.2, nfgsm_noise=2.0).attack_step_size == 0.2
+    assert TrainConfig(framework="llr", llr_preset="code").attack_step_size == 0.1
+
+
+def test_periods_end_at_the_resets_and_at_the_end():
+    assert TrainConfig(epochs=200, lr_resets=(100.0, 150.0)).period_ends == (100, 150, 200)
+    assert TrainConfig(epochs=7).period_ends == (7,)

@@ -78,6 +78,23 @@ def test_standard_networks_have_the_published_number_of_parameters(name, expecte
     assert parameters(name, input_shape=(28, 28, 1) if name == "lenet" else (32, 32, 3)) == expected
 
 
+def test_bottleneck_resnets_have_the_published_number_of_parameters():
+    def formula(depths, classes):
+        total, last = 7 * 7 * 3 * 64 + 2 * 64, 64
+        for group, count in enumerate(depths):
+            inside = 64 * 2**group
+            for _ in range(count):
+                total += last * inside + 9 * inside * inside + inside * 4 * inside + 2 * (2 + 4) * inside
+                total += last * 4 * inside + 2 * 4 * inside if last != 4 * inside else 0
+                last = 4 * inside
+        return total + last * classes + classes
+
+    # torchvision's
+    assert formula((3, 4, 6, 3), 1000) == 25_557_032 and formula((3, 8, 36, 3), 1000) == 60_192_808
+    assert parameters("resnet50", 10) == formula((3, 4, 6, 3), 10)
+    assert models.parse_name("resnet152") == ("bottleneck", {"depth": 152})
+
+
 def test_width_is_counted_in_sixteenths():
     filters = [w.shape[-1] for w in models.build("resnet18-8", 10).weights if w.path.endswith("conv1/kernel")]
     assert filters == [32, 32, 32, 64, 64, 128, 128, 256, 256]

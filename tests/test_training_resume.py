@@ -1,7 +1,9 @@
 """A run that is killed and started again ends as if nothing had happened."""
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,16 +15,29 @@ import pytest
 
 from athe_tf.cli.train import action
 from athe_tf.config import TrainConfig
-from athe_tf.data import load
+from athe_tf.data import load, with_extra
 from athe_tf.training import FRAMEWORKS, callbacks
 from athe_tf.training.callbacks import BestKeeper
 from athe_tf.training.run import train
 from athe_tf.training.state import Progress, load_state, save_state
 from athe_tf.workdir import Workdir, flagfile
-from tests.small_runs import assert_equal_weights, get_weights, tiny_net
+from tests.small_runs import assert_equal_weights, get_weights, tiny_batch, tiny_net, tiny_splits
 
 EPOCHS = 3
 FRAMEWORK_FLAGS: dict[str, dict] = {}
+# Killed for real. What came later is stopped between two steps below, which takes a third of the time.
+KILLED = ("standard", "pgd_at", "alp", "trades", "free_at", "fast_at")
+OPTIONS: dict[str, dict] = {
+    "mart, perturbed weights, average over epochs": {
+        "framework": "mart", "steps": 1, "awp_gamma": 0.01, "awp_start": 1.0, "swa_start": 1,
+    },
+    "llr, rising epsilon, resets": {
+        "framework": "llr", "steps": 1, "epsilon_schedule": "cosine", "lr_resets": (2.0,),
+    },
+    "cure, warm-up": {"framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5},
+    "gradalign, extra data": {"framework": "fast_at", "gradalign": 0.2, "extra_fraction": 0.25},
+    "nfgsm": {"framework": "fast_at", "nfgsm_noise": 2.0, "ema": 0.9},
+}  # fmt: skip
 
 
 def settings(framework, workdir, **changes):
@@ -62,7 +77,11 @@ def command(config):
     return [sys.executable, "-m", "athe_tf.cli.train", *flags, f"--workdir={config.workdir}"]
 
 
-@pytest.mark.parametrize("framework", list(FRAMEWORKS))
+def test_every_framework_is_interrupted_here():
+    assert {*KILLED, *(options["framework"] for options in OPTIONS.values())} == set(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("framework", KILLED)
 def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(framework, tmp_path):
     straight = settings(framework, tmp_path / "straight")
     expected = get_weights(run_in_process(straight).net)
@@ -121,6 +140,42 @@ def test_a_run_can_be_interrupted_at_any_step(stop, tmp_path, monkeypatch, undis
         with pytest.raises(Stop):
             run_in_process(config)
     assert_equal_weights(undisturbed, get_weights(run_in_process(config).net))
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_a_run_with_these_options_continues_bit_for_bit_from_the_middle_of_its_second_epoch(case, tmp_path):
+    settings = {
+        "epsilon": 0.1, "epochs": 3, "batch_size": 16, "learning_rate": 0.05, "lr_drops": (1.5,),
+        "validation_attack": "pgd-1", "augmentation": "pad_crop", "backup_minutes": 0.0, "head": "he",
+    }  # fmt: skip
+    splits = tiny_splits()  # four steps an epoch
+    if "extra_fraction" in OPTIONS[case]:
+        extra = tmp_path / "extra.npz"
+        images, labels = tiny_batch(20, seed=1)
+        np.savez(extra, image=images, label=labels)
+        settings["extra_data"] = str(extra)
+        splits = with_extra(splits, extra, 0.25)
+    config = TrainConfig(**settings | OPTIONS[case], workdir=str(tmp_path / "straight"))
+    original = callbacks.Backup.on_train_batch_end
+    steps = []
+
+    def photographed(self, batch, logs=None):
+        original(self, batch, logs)
+        steps.append(1)
+        if len(steps) == 6:
+            shutil.copytree(config.workdir, tmp_path / "stopped")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(callbacks.Backup, "on_train_batch_end", photographed)
+        straight = train(config, splits, Workdir(config.workdir), write=quiet)
+    stopped = dataclasses.replace(config, workdir=str(tmp_path / "stopped"))
+    resumed = train(stopped, splits, Workdir(stopped.workdir), write=quiet)
+    assert int(resumed.optimizer.iterations) == 12
+    assert_equal_weights(get_weights(straight.net), get_weights(resumed.net))
+    assert_equal_weights(get_weights(straight.shipped), get_weights(resumed.shipped))
+    rows = [Workdir(c.workdir).metrics.read_text().splitlines() for c in (config, stopped)]
+    for one, other in zip(*rows, strict=True):  # all but the seconds
+        assert one.rsplit(",", 1)[0] == other.rsplit(",", 1)[0]
 
 
 def test_the_backup_is_gone_when_the_run_is_finished_and_a_second_call_does_nothing(tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from athe_tf.data.source import ImageSource, with_options
+from athe_tf.data.source import ImageSource, part_of, with_options
 from athe_tf.errors import check
 from athe_tf.random import fold
 
@@ -56,7 +56,7 @@ class MixedSet(ImageSource):
         """The set's own images and labels."""
         return self.own.arrays(max_examples)
 
-    def stream(self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None):
+    def stream(self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)):
         """As for any set, with `round(fraction * batch_size)` extra images in every batch."""
         total = None if epochs is None else max(0, epochs * self.steps_per_epoch(batch_size) - start_step)
         few = round(self.fraction * batch_size)
@@ -79,7 +79,8 @@ class MixedSet(ImageSource):
         order = spread(batch_size - few, few)
 
         def mix(own, extra):
-            return tuple(tf.gather(tf.concat(pair, axis=0), order) for pair in zip(own, extra, strict=True))
+            mixed = (tf.gather(tf.concat(pair, axis=0), order) for pair in zip(own, extra, strict=True))
+            return tuple(part_of(values, part) for values in mixed)
 
         dataset = tf.data.Dataset.zip(*streams).map(mix, num_parallel_calls=tf.data.AUTOTUNE)
         return with_options(dataset if total is None else dataset.take(total))

@@ -10,6 +10,7 @@
 | `lenet`, `lenet-W` | two 5x5 convolutions, 1024 features | MNIST of Liu et al. 2020 |
 | `wrn-D-K` | pre-activation wide ResNet, depth D = 6n + 4, K times as wide | TRADES, HE, Rice et al. |
 | `resnet18`, `resnet18-W` | post-activation ResNet with the 3x3 stem of CIFAR | Liu et al. 2020 |
+| `resnet50`, `resnet101`, `resnet152` | bottleneck ResNets with the 7x7 stem of ImageNet | LLR, FreeAT |
 | `preact_resnet18`, `preact_resnet18-W` | its pre-activation sibling | FastAT, Rice et al. |
 | `vgg16`, `vgg16-W` | VGG16 with batch normalisation and one dense layer | Liu et al. 2020 |
 
@@ -30,6 +31,7 @@ FAMILIES = Registry(
     "model",
     __name__,
     {
+        "bottleneck": "bottleneck_resnet:bottleneck_resnet",
         "lenet": "lenet:lenet",
         "preact_resnet18": "preact_resnet:preact_resnet18",
         "resnet18": "resnet:resnet18",
@@ -46,6 +48,9 @@ NAMES = (
     "preact_resnet18-8",
     "resnet18",
     "resnet18-8",
+    "resnet50",
+    "resnet101",
+    "resnet152",
     "small_cnn",
     "vgg16",
     "vgg16-8",
@@ -80,7 +85,9 @@ __all__ = [
 
 def parse_name(name: str) -> tuple[str, dict[str, int]]:
     """Splits a model's name into its family and its sizes, or raises `InputError`."""
-    if name in FAMILIES and name != "wrn":
+    if deep := re.fullmatch(r"resnet(50|101|152)", name):
+        return "bottleneck", {"depth": int(deep[1])}
+    if name in FAMILIES and name not in ("bottleneck", "wrn"):
         return name, {}
     if wide := re.fullmatch(r"wrn-(\d+)-(\d+)", name):
         depth, widen = map(int, wide.groups())

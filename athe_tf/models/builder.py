@@ -13,7 +13,7 @@ from athe_tf.registry import unknown_name
 
 Statistics = float | Sequence[float]
 
-_WITHOUT_DROPOUT = ("preact_resnet18", "resnet18")
+_WITHOUT_DROPOUT = ("bottleneck", "preact_resnet18", "resnet18")
 
 
 def build(

@@ -17,6 +17,7 @@ import contextlib
 
 import tensorflow as tf
 
+from athe_tf import replicas
 from athe_tf.errors import check
 
 
@@ -65,10 +66,7 @@ def restoring(variables):
 
 def _over_replicas(gradients) -> list:
     """Each replica has the gradient of its part of the batch; all move by that of the whole."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return gradients
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+    return replicas.total(gradients)
 
 
 def assign_all(variables, values) -> None:

@@ -31,12 +31,11 @@ class FastAT(PGDAT):
     - `nfgsm_noise`, N-FGSM (de Jorge et al., 2022): the start is uniform in a ball of `nfgsm_noise * epsilon`
       (2 in the paper), and neither start nor step is projected back to the ball; images stay in [0, 1]. Its
       step is epsilon.
-    - `gradalign`, GradAlign (Andriushchenko and Flammarion, 2020): the attack starts at the image, and the
-    loss
-      gets `gradalign * (1 - cos(grad l(x), grad l(x + eta)))`, eta uniform in the ball. The first gradient is
-      the attack's own and a constant; the second is differentiated once more. An image one of whose gradients
-      is zero adds nothing. The paper's weight on CIFAR-10 is 0.2 at 8/255 and 2 at 16/255. Moving statistics
-      are updated three times a step.
+    - `gradalign`, GradAlign (Andriushchenko and Flammarion, 2020): the attack starts at the image, and
+      `gradalign * (1 - cos(grad l(x), grad l(x + eta)))` is added to the loss, eta uniform in the ball. The
+      first gradient is the attack's own and a constant; the second is differentiated once more. An image one
+      of whose gradients is zero adds nothing. `gradalign_weight` has the paper's weights on CIFAR-10. Moving
+      statistics are updated three times a step.
 
     Example:
 
@@ -116,6 +115,17 @@ class FastAT(PGDAT):
         # The gradient of a gradient goes back three times: to the image, through that pass, and through the
         # forward pass, the latter two to the weights as well.
         return Cost(2, 1 + 3, 1 + 2) if self.gradalign else Cost(1, 1, 1)
+
+
+def gradalign_weight(epsilon: float) -> float:
+    """The paper's weight of GradAlign on CIFAR-10 for an epsilon in pixels of [0, 1].
+
+    Example:
+
+    >>> round(gradalign_weight(8 / 255), 6), round(gradalign_weight(16 / 255), 6)
+    (0.2, 2.0)
+    """
+    return 0.02 * 10 ** (255 * epsilon / 8)
 
 
 class Aligned(NamedTuple):

@@ -54,7 +54,7 @@ class SWA(keras.callbacks.Callback):
         averaged, net = self.model.averaged, self.model.net
         before = max(0, epoch - self.start)
         for average, weight in zip(averaged.trainable_variables, net.trainable_variables, strict=True):
-            value = average + (tf.convert_to_tensor(weight) - average) / (before + 1)
+            value = (before * tf.convert_to_tensor(average) + tf.convert_to_tensor(weight)) / (before + 1)
             average.assign(value if average.constraint is None else average.constraint(value))
         for copy, variable in zip(averaged.non_trainable_variables, net.non_trainable_variables, strict=True):
             copy.assign(tf.convert_to_tensor(variable))

@@ -1,0 +1,42 @@
+"""ResNets for ImageNet."""
+
+import keras
+
+from athe_tf.models.blocks import Blocks, check_size
+
+#: Blocks in each of four groups.
+DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+# A block is four times as wide at its end as inside.
+EXPANSION = 4
+
+
+def bottleneck_resnet(x, blocks: Blocks, depth: int):
+    """ResNet-50, -101 or -152 with a 7x7 stem; the stride of a block is in its 3x3 convolution.
+
+    So does torchvision. With 1,000 classes ResNet-50 has 25,557,032 parameters and ResNet-152 60,192,808.
+
+    Reference:
+        He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
+    """
+    check_size(f"resnet{depth}", x, 32)
+    blocks.he_normal = True
+    x = blocks.norm_act(blocks.conv(x, 64, kernel=7, stride=2, name="conv1"), name="bn1")
+    # Padding with zeros is right for a maximum after ReLU or softplus, which are never negative.
+    x = keras.layers.ZeroPadding2D(1, name="pool_pad")(x)
+    x = keras.layers.MaxPooling2D(3, strides=2, name="pool")(x)
+    for group, count in enumerate(DEPTHS[depth], start=1):
+        for block in range(1, count + 1):
+            stride = 2 if group > 1 and block == 1 else 1
+            x = _block(x, blocks, 64 * 2 ** (group - 1), stride, name=f"group{group}_block{block}")
+    return keras.layers.GlobalAveragePooling2D(name="features")(x)
+
+
+def _block(x, blocks: Blocks, filters: int, stride: int, name: str):
+    out = blocks.norm_act(blocks.conv(x, filters, kernel=1, name=f"{name}_conv1"), name=f"{name}_bn1")
+    out = blocks.norm_act(blocks.conv(out, filters, stride=stride, name=f"{name}_conv2"), name=f"{name}_bn2")
+    out = blocks.conv(out, EXPANSION * filters, kernel=1, name=f"{name}_conv3")
+    out = blocks.norm(out, name=f"{name}_bn3")
+    if x.shape[-1] != EXPANSION * filters:
+        x = blocks.conv(x, EXPANSION * filters, kernel=1, stride=stride, name=f"{name}_shortcut")
+        x = blocks.norm(x, name=f"{name}_shortcut_bn")
+    return blocks.act(keras.layers.Add(name=f"{name}_add")([x, out]), name=f"{name}_act")
