@@ -178,9 +178,8 @@ def reliability_chart(bins: Sequence[dict], title: str) -> Markup:
     plot.add("line", x1=plot.x(0), y1=plot.y(0), x2=plot.x(1), y2=plot.y(1), class_="marker")
     total = sum(one["count"] for one in bins) or 1
     filled = [one for one in bins if one["count"] and None not in (one["confidence"], one["accuracy"])]
-    plot.line([(one["confidence"], one["accuracy"]) for one in filled], 0)
     for one in filled:
         shares = f"confidence {percent(one['confidence'], 1)}, accuracy {percent(one['accuracy'], 1)}"
         label = f"{shares}, {one['count']} images"
-        plot.dot(one["confidence"], one["accuracy"], 0, label, 2.5 + 12 * math.sqrt(one["count"] / total))
+        plot.dot(one["confidence"], one["accuracy"], 0, label, 3 + 12 * math.sqrt(one["count"] / total))
     return plot.svg()

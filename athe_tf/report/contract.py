@@ -78,6 +78,8 @@ EVALUATION = {
         "severities": [WHOLE],
         "accuracy": {...: [MAYBE_NUMBER]},
         "groups?": {...: MAYBE_NUMBER},
+        "protocol?": TEXT,
+        "remarks?": [TEXT],
         "mca?": NUMBER,
         "mce?": NUMBER,
     },

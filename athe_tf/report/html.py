@@ -1,12 +1,12 @@
 """The report of one evaluation as a page."""
 
-from athe_tf.report.entries import ran, worst_case
+from athe_tf.report.entries import counts, ran, worst_case
 from athe_tf.report.markup import Markup, tag
 from athe_tf.report.page import alert, key_figures, page
 from athe_tf.report.reading import Evaluation, make_evaluation
 from athe_tf.report.sections import sections_of
 from athe_tf.report.sections.sanity import failed, tally
-from athe_tf.report.texts import duration, interval_text, percent
+from athe_tf.report.texts import duration, interval_text, percent, sentence
 from athe_tf.report.verdict import threat, verdict
 
 
@@ -29,7 +29,7 @@ def render_evaluation(evaluation: Evaluation) -> str:
 
 def opening(data: dict) -> list[Markup]:
     """The verdict first, then what to doubt about it, then the numbers."""
-    broken = [f"{check['name']}: {check.get('detail', '')}".rstrip(": ") for check in failed(data)]
+    broken = [f"{sentence(check['name'])}: {check.get('detail', '')}".rstrip(": ") for check in failed(data)]
     return [
         tag("p", threat(data), class_="threat"),
         tag("p", verdict(data), class_="verdict"),
@@ -45,7 +45,7 @@ def headline(data: dict) -> list[tuple[str, str, str]]:
     figures = [
         (percent(data["clean_accuracy"]), "clean", _bounds(data.get("clean_interval"))),
         (percent(share), "worst case", _bounds(interval) if share is not None else "no attack counts"),
-        (str(len(attacks)), "attack" if len(attacks) == 1 else "attacks", _time(attacks)),
+        (str(sum(map(counts, attacks))), "attacks in the worst case", _time(attacks)),
     ]
     if data.get("checks"):
         passed = sum(check["status"] == "passed" for check in data["checks"])

@@ -5,7 +5,7 @@ import re
 from athe_tf.numbers import format_number
 from athe_tf.report.entries import counts, epsilon_of, worst_case
 from athe_tf.report.reading import Evaluation
-from athe_tf.report.texts import interval_text, percent, value_text
+from athe_tf.report.texts import interval_text, percent, sentence, value_text
 from athe_tf.report.verdict import threat, verdict
 
 # The settings of a run that say what a model is; all others are in the run's config.json.
@@ -72,7 +72,7 @@ def checks(data: dict) -> str:
     if not data.get("checks"):
         return ""
     lines = [
-        f"- {plain(one['status'])}: {plain(one['name'])}. {plain(one.get('detail', ''))}".rstrip()
+        f"- {plain(one['status'])}: {plain(sentence(one['name']))}. {plain(one.get('detail', ''))}".rstrip()
         for one in data["checks"]
     ]
     return "## Sanity sheet\n\n" + "\n".join(lines)

@@ -73,6 +73,17 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
+def sentence(text: str) -> str:
+    """The text with a capital at its start.
+
+    Example:
+
+    >>> sentence("logits are logits"), sentence("FGSM is weaker")
+    ('Logits are logits', 'FGSM is weaker')
+    """
+    return text[:1].upper() + text[1:]
+
+
 def plural(number: int, noun: str) -> str:
     """A number with its noun.
 

@@ -2,8 +2,8 @@
 
 from athe_tf.numbers import format_number
 from athe_tf.report.charts import Bar, bar_chart, figure
-from athe_tf.report.entries import counts, epsilon_of, images_of, label, ran, worst_case
-from athe_tf.report.markup import Markup, join, table, tag
+from athe_tf.report.entries import at_headline, counts, epsilon_of, images_of, label, ran, worst_case
+from athe_tf.report.markup import Markup, details, join, table, tag
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section
 from athe_tf.report.texts import count, decimal, duration, interval_text, percent
@@ -23,12 +23,12 @@ def section(evaluation: Evaluation) -> Section:
     )
     chart = bar_chart(bars(data), f"Accuracy by attack. {_spoken(data)}")
     return Section(
-        "Accuracy by attack", "attacks", join([figure(chart, caption), attack_table(data), remarks(data)])
+        "Accuracy by attack", "attacks", join([figure(chart, caption), attack_tables(data), remarks(data)])
     )
 
 
 def bars(data: dict) -> list[Bar]:
-    """Clean, every attack that was run, and the worst case."""
+    """Clean, every attack that was run, and the worst case; other epsilons are left to the curve."""
     attacked = [
         Bar(
             label(attack, data),
@@ -37,6 +37,7 @@ def bars(data: dict) -> list[Bar]:
             ATTACKED if counts(attack) else OUTSIDE,
         )
         for attack in ran(data)
+        if shown_first(attack, data)
     ]
     share, interval = worst_case(data)
     total = [] if share is None else [Bar("worst case", share, interval, WORST)]
@@ -47,39 +48,56 @@ def _spoken(data: dict) -> str:
     return ", ".join(f"{bar.label} {percent(bar.share, 1)}" for bar in bars(data))
 
 
-def attack_table(data: dict) -> Markup:
+def shown_first(attack: dict, data: dict) -> bool:
+    """Whether an attack is in the chart and the first table; other epsilons have a curve of their own."""
+    return at_headline(attack, data) or "curve" not in data
+
+
+def attack_tables(data: dict) -> Markup:
+    """The table of the report's epsilon and, folded, that of the others."""
+    first = [attack for attack in data["attacks"] if shown_first(attack, data)]
+    others = [attack for attack in data["attacks"] if not shown_first(attack, data)]
+    rows = [_row("clean", data["clean_accuracy"], data.get("clean_interval")), *_rows(first, data)]
+    rows.append(_row("worst case", *worst_case(data), kind="total"))
+    tables = _table(rows, f"Accuracy on {count(data['examples'])} images")
+    if not others:
+        return tables
+    folded = details("Other epsilons", _table(_rows(others, data), "Accuracy at other epsilons"))
+    return join([tables, folded])
+
+
+def _table(rows: list[tuple], caption: str) -> Markup:
+    cells, kinds = zip(*rows, strict=True)
+    return table(HEAD, list(cells), caption=caption, row_classes=kinds)
+
+
+def _rows(attacks: list[dict], data: dict) -> list[tuple]:
     """One row an attack, its stages below it."""
-    rows: list[list] = [["clean", percent(data["clean_accuracy"]), interval_text(data.get("clean_interval"))]]
-    kinds: list[str | None] = [None]
-    for attack in data["attacks"]:
-        rows.append(_row(attack, data))
-        kinds.append(None if "accuracy" in attack else "absent")
+    rows = []
+    for attack in attacks:
+        name = attack["name"] if counts(attack) else f"{attack['name']} *"
+        if "accuracy" not in attack:
+            rows.append(_row(name, None, None, kind="absent"))
+            continue
+        costs = (
+            format_number(epsilon_of(attack, data)),
+            duration(attack.get("seconds")),
+            count(attack.get("queries")),
+            count(attack.get("gradients")),
+            decimal(attack.get("median_norm")),
+        )
+        rows.append(_row(name, attack["accuracy"], attack.get("interval"), costs))
         for stage in attack.get("stages", ()):
-            rows.append(
-                [f"after {stage['name']}", percent(stage["accuracy"]), "", "", duration(stage.get("seconds"))]
-            )
-            kinds.append("stage")
-    share, interval = worst_case(data)
-    rows.append(["worst case", percent(share), interval_text(interval)])
-    kinds.append("total")
-    full = [row + [""] * (len(HEAD) - len(row)) for row in rows]
-    return table(HEAD, full, caption=f"Accuracy on {count(data['examples'])} images", row_classes=kinds)
+            time = ("", duration(stage.get("seconds")))
+            rows.append(_row(f"after {stage['name']}", stage["accuracy"], (), time, kind="stage"))
+    return rows
 
 
-def _row(attack: dict, data: dict) -> list:
-    name = attack["name"] if counts(attack) else f"{attack['name']} *"
-    if "accuracy" not in attack:
-        return [name, "not run"]
-    return [
-        name,
-        percent(attack["accuracy"]),
-        interval_text(attack.get("interval")),
-        format_number(epsilon_of(attack, data)),
-        duration(attack.get("seconds")),
-        count(attack.get("queries")),
-        count(attack.get("gradients")),
-        decimal(attack.get("median_norm")),
-    ]
+def _row(name: str, share, interval, costs=(), kind: str | None = None) -> tuple[list[str], str | None]:
+    """The cells of a row and its class."""
+    accuracy = "not run" if kind == "absent" else percent(share)
+    cells = [name, accuracy, interval_text(interval) if interval else "", *costs]
+    return cells + [""] * (len(HEAD) - len(cells)), kind
 
 
 def remarks(data: dict) -> Markup:

@@ -4,7 +4,7 @@ from athe_tf.report.charts import Bar, bar_chart, figure
 from athe_tf.report.markup import Markup, join, shaded, table
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph
-from athe_tf.report.texts import percent, points
+from athe_tf.report.texts import percent, points, sentence
 
 
 def section(evaluation: Evaluation) -> Section | None:
@@ -35,8 +35,10 @@ def summary(found: dict) -> str:
         if found.get("generated")
         else "These are the published images."
     )
-    headline = " and ".join(figures)
-    return f"{headline[:1].upper()}{headline[1:]}. {source}" if figures else source
+    if "protocol" in found:
+        source += f" Measured on {found['protocol']}."
+    source = " ".join([source, *found.get("remarks", [])])
+    return f"{sentence(' and '.join(figures))}. {source}" if figures else source
 
 
 def full_table(found: dict) -> Markup:

@@ -2,6 +2,7 @@
 
 from athe_tf.numbers import format_number, parse_number
 from athe_tf.report.charts import Series, figure, line_chart
+from athe_tf.report.entries import at_headline
 from athe_tf.report.markup import table
 from athe_tf.report.plot import Axis, number_axis, share_axis
 from athe_tf.report.reading import Evaluation
@@ -51,8 +52,12 @@ def minimum_norms(data: dict, highest: float) -> list[Series]:
     return [
         Series(attack["name"], survivors(attack["norms"], highest), dots=False)
         for attack in data["attacks"]
-        if attack.get("norms") and attack.get("settings", {}).get("norm", data["norm"]) == data["norm"]
+        if attack.get("norms") and at_headline(attack, data) and _norm(attack, data) == data["norm"]
     ]
+
+
+def _norm(attack: dict, data: dict) -> str:
+    return attack.get("settings", {}).get("norm", data["norm"])
 
 
 def survivors(norms: list, highest: float, points: int = 65) -> list[tuple[float, float]]:

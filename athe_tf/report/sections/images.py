@@ -46,7 +46,7 @@ def card(examples: dict, position: int) -> Markup:
         ),
         (
             thinned(difference),
-            f"difference \N{MULTIPLICATION SIGN}{factor:.3g}",
+            f"difference \N{MULTIPLICATION SIGN}{factor:.2g}",
             "Their difference, amplified",
         ),
     ]

@@ -3,7 +3,7 @@
 from athe_tf.report.markup import Markup, join, tag
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph
-from athe_tf.report.texts import NOTHING, value_text
+from athe_tf.report.texts import NOTHING, sentence, value_text
 
 SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}
 
@@ -50,7 +50,7 @@ def line(check: dict) -> Markup:
         tag("span", SIGNS.get(status, "?"), class_="sign", aria_hidden="true"),
         tag(
             "div",
-            tag("strong", check["name"]),
+            tag("strong", sentence(check["name"])),
             " ",
             tag("span", status, class_="status"),
             paragraph(check["detail"]) if check.get("detail") else "",
