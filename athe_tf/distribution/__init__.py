@@ -11,7 +11,7 @@ Everything that decides on a result is a function of the position in the global 
 what is trained; `docs/distributed.md` says how to start it.
 """
 
-import importlib
+from athe_tf.lazy import lazy_names
 
 _NAMES = {
     "Settings": "settings",
@@ -24,9 +24,4 @@ _NAMES = {
 
 __all__ = sorted(_NAMES)
 
-
-def __getattr__(name):
-    # On first use, so that flags are checked before TensorFlow starts.
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'. Available: {', '.join(__all__)}.")
+__getattr__ = lazy_names(__name__, _NAMES)

@@ -6,7 +6,7 @@
 |---|---|
 | `loading.py`, `images.py` | whatever a user calls a model, and data |
 | `protocols.py`, `plan.py` | named sets of attacks, and the attacks that will be run |
-| `case.py`, `clean.py`, `model_traits.py` | the model, the images, and what is known before the first attack |
+| `case.py`, `clean.py`, `model_traits.py` | model, images, and what is known before the first attack |
 | `attack_run.py`, `state.py` | one attack, and where a long evaluation stands on the disk |
 | `transferred.py`, `corruptions.py` | other models' images, common corruptions |
 | `sanity.py`, `verify.py` | whether the numbers are to be believed |
@@ -16,7 +16,7 @@
 A new protocol is one entry in `protocols.py`; a new sanity check is one function in `sanity.py`.
 """
 
-import importlib
+from athe_tf.lazy import lazy_names
 
 _NAMES = {
     "PROTOCOLS": "protocols",
@@ -27,8 +27,4 @@ _NAMES = {
 
 __all__ = sorted(_NAMES)
 
-
-def __getattr__(name):
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _NAMES)

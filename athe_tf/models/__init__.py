@@ -20,10 +20,10 @@ W is the width of Liu et al., in sixteenths of the standard network: `resnet18-8
 Importing this package does not start TensorFlow: `check_name` can answer a typo at once.
 """
 
-import importlib
 import re
 
 from athe_tf.errors import InputError, check
+from athe_tf.lazy import lazy_names
 from athe_tf.registry import Registry, unknown_name
 
 #: From a family of names to the function that builds its layers.
@@ -127,7 +127,4 @@ def _check_wide_resnet(name: str, depth: int, widen: int) -> None:
     )
 
 
-def __getattr__(name):
-    if name not in _LAZY:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+__getattr__ = lazy_names(__name__, _LAZY)

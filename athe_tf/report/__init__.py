@@ -6,7 +6,7 @@ side; `model_card.py` and `robustbench.py` write the files that go with a model;
 `png.py` and `markup.py` draw. Nothing here needs TensorFlow.
 """
 
-import importlib
+from athe_tf.lazy import lazy_names
 
 _NAMES = {
     "compare": "comparison",
@@ -18,8 +18,4 @@ _NAMES = {
 
 __all__ = sorted(_NAMES)
 
-
-def __getattr__(name):
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _NAMES)
