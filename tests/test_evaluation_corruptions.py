@@ -15,6 +15,7 @@ from athe_tf.data.corruptions import sources
 from athe_tf.errors import InputError
 from athe_tf.evaluation import corruptions as room
 from athe_tf.evaluation.corruptions import ALEXNET_ERRORS, corruption_error, evaluate_corruptions
+from athe_tf.report.sections.corruptions import summary
 
 
 def bright_or_dark(x):
@@ -260,3 +261,16 @@ def test_mce_of_alexnet_is_one():
 def test_arguments_that_cannot_work_are_refused(target, arguments, message):
     with pytest.raises(InputError, match=message):
         evaluate_corruptions(target, **arguments)
+
+
+def test_the_report_names_the_protocol_and_what_to_know():
+    found = {
+        "generated": False,
+        "mca": 0.5,
+        "protocol": "224 x 224 pixels as they are",
+        "remarks": ["Note this."],
+    }
+    assert summary(found) == (
+        "Mean corruption accuracy (mCA) 50.00 %. These are the published images. "
+        "Measured on 224 x 224 pixels as they are. Note this."
+    )
