@@ -78,7 +78,7 @@ class TrainConfig:
     """A training run. The defaults are those of HE's CIFAR-10 tables, with a small model."""
 
     # What to learn from.
-    dataset: str = option("digits", "Data set: digits, npz:PATH, or any TensorFlow Datasets name.")
+    dataset: str = option("digits", "Data set: digits, npz:PATH, folder:PATH or a TensorFlow Datasets name.")
     data_dir: str | None = option(None, "Where TensorFlow Datasets keeps its data.", runtime=True)
     image_size: int | None = option(None, "Crop and resize images to this height and width.")
     validation_size: int | None = option(
@@ -512,7 +512,7 @@ class EvaluateConfig:
         (), "Further radii, separated by commas: every attack is run at each, for a curve."
     )
     max_examples: int | None = option(None, "Evaluate the first so many images only.")
-    batch_size: int = option(128, "Images that go through the model at once.")
+    batch_size: int = option(128, "Images that go through the model at once, over all devices.")
     seed: int = option(0, "Seed of the attacks.")
     checks: bool = option(
         True, "Fill in the sanity sheet: about 400 passes of 200 images. --nochecks leaves it out."
@@ -532,6 +532,9 @@ class EvaluateConfig:
     probabilities: bool = option(
         False, "The model ends with a softmax that cannot be removed: attack the logarithms, and say so."
     )
+    distribution: str = option("auto", "auto, one (device) or mirrored (all GPUs of this machine).")
+    devices: tuple[str, ...] = option((), DEVICES_HELP)
+    cpu_replicas: int = option(1, CPU_REPLICAS_HELP)
     output: str | None = option(
         None,
         "Folder for evaluation.json, report.html and the rest. The same command, given again after an "
@@ -563,6 +566,7 @@ class EvaluateConfig:
             "--substitutes=runs/pgd_at,runs/trades.",
         )
         _check_name("split", self.split, ("test", "validation", "train"))
+        check_flags(self.distribution, self.devices, self.cpu_replicas)
         _check_positive(self, "max_examples", "batch_size", "image_size")
 
 
