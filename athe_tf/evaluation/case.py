@@ -43,6 +43,11 @@ class Case:
         traits = find_traits(target, images, labels, clean.logits)
         return cls(target, images, labels, norm, epsilon, seed, batch_size, clean, traits)
 
+    @property
+    def classes(self) -> int:
+        """How many classes the model knows."""
+        return int(self.clean.logits.shape[1])
+
     def identity(self) -> dict:
         """What a state on the disk belongs to, the model aside."""
         return {

@@ -7,6 +7,7 @@ from athe_tf.attacks.victim import Victim, victim
 from athe_tf.errors import InputError, NotApplicable, check
 from athe_tf.evaluation.attack_run import Progress, Runner
 from athe_tf.evaluation.case import Case
+from athe_tf.evaluation.corruptions import evaluate_corruptions
 from athe_tf.evaluation.examples import choose
 from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.loading import open_victim
@@ -41,6 +42,7 @@ def evaluate(
     verify_with: Sequence[str] = (),
     substitutes: Mapping | Sequence = (),
     corruptions: str | None = None,
+    data_dir=None,
     margin: float | None = None,
     probabilities: bool = False,
     name: str | None = None,
@@ -79,6 +81,7 @@ def evaluate(
         substitutes: Other models for the protocol `"transfer"`, a list of paths or a mapping from names.
         corruptions: Measure common corruptions too: `"generated"`, `"folder:PATH"` with genuine files, or a
             TensorFlow Datasets name.
+        data_dir: Where TensorFlow Datasets keeps such a set.
         margin: The margin that a hypersphere model was trained with, for adaptive attacks.
         probabilities: The model ends with a softmax that cannot be removed: attack the logarithms.
         name: How the report calls the model.
@@ -106,6 +109,11 @@ def evaluate(
     case = Case.open(target, images, labels, norm, epsilon, seed, batch_size)
     if not probabilities:
         refuse_probabilities(case.clean.logits)
+    check(
+        case.classes >= chosen.classes,
+        f"The protocol '{chosen.name}' needs at least {chosen.classes} classes. Received: "
+        f"num_classes={case.classes}. Name attacks instead: --attacks=pgd-20,cw-linf-20.",
+    )
     for planned in plan:
         planned.check(target)
     report = Report(
@@ -128,7 +136,8 @@ def evaluate(
         tried = make_plan(chosen.transfer, epsilon, norm, protocol=chosen)
         report.transfer = measure_transfer(case, report.model, others, tried)
     if chosen.corruptions or corruptions is not None:
-        report.corruptions = _corruptions(case, corruptions or "generated")
+        source = corruptions or "generated"
+        report.corruptions = _corruptions(case, source, data_dir, folder, progress)
     if verify_with:
         report.verify = verify(case, verify_with)
     _describe(report, case, checks and bool(plan), progress)
@@ -166,11 +175,20 @@ def _teller(case: Case, progress: Callable | None):
     return lambda done, most: progress(Progress("sanity checks", 0, 0, done, most, right, count))
 
 
-def _corruptions(case: Case, source: str) -> dict:
-    from athe_tf.evaluation.corruptions import evaluate_corruptions
+def _corruptions(case: Case, source: str, data_dir, folder: StateFolder | None, progress) -> dict:
+    def tell(cell, done, most, right, seen):
+        progress(Progress("corruptions", 0, 0, done, most, right, seen))
 
     return evaluate_corruptions(
-        case.target, case.images, case.labels, source=source, batch_size=case.batch_size, seed=case.seed
+        case.target,
+        case.images,
+        case.labels,
+        source=source,
+        batch_size=case.batch_size,
+        seed=case.seed,
+        data_dir=data_dir,
+        journal=None if folder is None else folder.journal("corruptions", {"source": source}),
+        progress=None if progress is None else tell,
     )
 
 

@@ -42,17 +42,19 @@ def examples_of(target: Victim, result: AttackResult, images, labels, label: str
 
 def choose(collected: list[Examples], most: int = KEPT) -> Examples | None:
     """At most so many examples, of all attacks in turn, no image twice where there are others."""
-    queue = [
-        (turn, which) for turn in range(KEPT) for which, e in enumerate(collected) if turn < len(e["index"])
-    ]
+    places = [(which, place) for which, e in enumerate(collected) for place in range(len(e["index"]))]
+    chosen: list[tuple[int, int]] = []
     seen: set[int] = set()
-    fresh: list[tuple[int, int]] = []
-    again: list[tuple[int, int]] = []
-    for turn, which in queue:
-        index = int(collected[which]["index"][turn])
-        (again if index in seen else fresh).append((which, turn))
-        seen.add(index)
-    chosen = sorted((fresh + again)[:most])
+    while places and len(chosen) < most:
+        shown = [which for which, _ in chosen]
+        # The attack that was shown least, and of its images first those that were not.
+        best = min(places, key=lambda p: (int(collected[p[0]]["index"][p[1]]) in seen, shown.count(p[0]), p))
+        places.remove(best)
+        chosen.append(best)
+        seen.add(int(collected[best[0]]["index"][best[1]]))
     if not chosen:
         return None
-    return {name: np.stack([collected[which][name][turn] for which, turn in chosen]) for name in collected[0]}
+    return {
+        name: np.stack([collected[which][name][place] for which, place in sorted(chosen)])
+        for name in collected[0]
+    }

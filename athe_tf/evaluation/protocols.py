@@ -47,6 +47,7 @@ class Protocol:
         lines: Its attacks.
         epsilon: The radius it was published with; `None` where any will do.
         norm: The norm it was published with; `None` where any will do.
+        classes: The least number of classes that its attacks need.
         transfer: Attacks whose images are made on each model and tried on all.
         corruptions: Whether it measures common corruptions.
     """
@@ -56,6 +57,7 @@ class Protocol:
     lines: tuple[Line, ...] = ()
     epsilon: float | None = None
     norm: str | None = None
+    classes: int = 2
     transfer: tuple[Line, ...] = ()
     corruptions: bool = False
 
@@ -165,6 +167,7 @@ _ALL = (
         ),
         epsilon=8 / 255,
         norm="linf",
+        classes=3,
     ),
     Protocol(
         "llr",

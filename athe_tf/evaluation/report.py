@@ -220,9 +220,9 @@ class Report:
             "clean_interval": interval_of(self.correct),
             "attacks": [attack.to_dict() for attack in self.attacks],
         }
-        if self.counted:
-            found["worst_case_accuracy"] = self.worst_case_accuracy
-            found["worst_case_interval"] = interval_of(self.robust)
+        # Without attacks nothing is known but the clean accuracy; the verdict says so.
+        found["worst_case_accuracy"] = float(self.robust.mean())
+        found["worst_case_interval"] = interval_of(self.robust)
         found["warnings"] = self.warnings
         found |= self._per_class()
         for name in ("protocol", "curve", "checks", "calibration", "angles", "corruptions", "verify"):
@@ -241,11 +241,15 @@ class Report:
     def _per_class(self) -> dict:
         if self.labels is None or self.classes is None:
             return {}
-        classes: dict[str, Any] = {"clean": per_class(self.correct, self.labels, self.classes)}
-        if self.counted:
-            classes["worst_case"] = per_class(self.robust, self.labels, self.classes)
-        classes["count"] = np.bincount(self.labels, minlength=self.classes).tolist()
-        return {"classes": self.classes, "labels": np.asarray(self.labels).tolist(), "per_class": classes}
+        return {
+            "classes": self.classes,
+            "labels": np.asarray(self.labels).tolist(),
+            "per_class": {
+                "clean": per_class(self.correct, self.labels, self.classes),
+                "worst_case": per_class(self.robust, self.labels, self.classes),
+                "count": np.bincount(self.labels, minlength=self.classes).tolist(),
+            },
+        }
 
     def to_json(self) -> str:
         """The text of `evaluation.json`."""

@@ -46,13 +46,14 @@ class StateFolder:
         """The state file of an attack that is being run."""
         return self.folder / f"{_file_name(label)}.npz"
 
-    def _journal(self, label: str, settings: dict) -> Journal:
+    def journal(self, label: str, settings: dict) -> Journal:
+        """Where results are kept that belong to settings of their own."""
         path = self.folder / f"{_file_name(label)}.done.npz"
         return Journal(path, {**self.identity, "attack": label, "settings": settings}, self.logits)
 
     def load(self, label: str, settings: dict) -> AttackReport | None:
         """What a finished attack found, or `None`."""
-        arrays = self._journal(label, settings).load()
+        arrays = self.journal(label, settings).load()
         if arrays is None:
             return None
         facts = json.loads(str(arrays.pop("facts")))
@@ -64,7 +65,7 @@ class StateFolder:
         assert line.robust is not None and line.norms is not None
         facts = json.dumps({name: getattr(line, name) for name in _FACTS})
         arrays = {"robust": line.robust, "norms": line.norms, "facts": np.array(facts), **line.shown}
-        self._journal(line.name, line.settings).save(arrays)
+        self.journal(line.name, line.settings).save(arrays)
         under_way = self.under_way(line.name)
         for path in (under_way, under_way.with_name(under_way.name + ".images.npy")):
             path.unlink(missing_ok=True)
