@@ -3,13 +3,19 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import athe_tf
+import athe_tf.evaluation.evaluate as evaluate_room
 from athe_tf import attacks
+from athe_tf.attacks.transfer import transfer_matrix
+from athe_tf.attacks.victim import victim
 from athe_tf.errors import InputError
+from athe_tf.evaluation.corruptions import evaluate_corruptions
 from athe_tf.evaluation.plan import make_plan
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
-from tests.small_runs import tiny_net
+from tests.small_runs import tiny_batch, tiny_net
 
 
 def plan_of(name, epsilon=None, norm="linf", **settings):
@@ -77,8 +83,6 @@ def test_an_attack_that_does_not_exist_in_a_norm_is_not_run():
 
 
 def test_adaptive_attacks_get_the_margin_and_need_a_hypersphere():
-    from athe_tf.attacks.victim import victim
-
     line = plan_of("he2020", margin=0.15)["adaptive-pgd-20"]
     assert line.attack.margin == 0.15
     assert plan_of("he2020")["adaptive-pgd-20"].attack.margin == 0.2
@@ -95,3 +99,33 @@ def test_a_typo_gets_the_nearest_name():
 
 def test_names_of_protocols_and_of_attacks_do_not_mix():
     assert not set(PROTOCOLS) & set(attacks.ATTACKS)
+
+
+def test_transfer_has_a_row_for_each_source_and_attack():
+    x, _ = tiny_batch(24)
+    one, other = tiny_net("he", seed=2), tiny_net("linear", seed=3)
+    y = np.asarray(one(x)).argmax(1).astype("int32")
+    report = athe_tf.evaluate(
+        one, (x, y), protocol="transfer", epsilon=0.1, substitutes={"other": other}, name="one", checks=False
+    )
+    found = report.to_dict()["transfer"]
+    assert found["targets"] == ["one", "other"]
+    assert found["sources"] == ["one, pgd-20", "other, pgd-20", "one, mim-20", "other, mim-20"]
+    attack = attacks.get("mim-20", epsilon=0.1, step_size=0.1 * 0.003 / 0.031)
+    expected = transfer_matrix([one, other], x, y, attack).accuracies
+    np.testing.assert_allclose(found["accuracy"][2:], expected)
+    assert "made on" in str(report)
+
+
+def test_the_corruptions_protocol_measures_the_images_and_says_that_nothing_was_attacked(monkeypatch):
+    def two_cells(*args, **kwargs):
+        return evaluate_corruptions(*args, corruptions=["brightness", "contrast"], severities=[1], **kwargs)
+
+    monkeypatch.setattr(evaluate_room, "evaluate_corruptions", two_cells)
+    x, y = tiny_batch(24)
+    told = []
+    report = athe_tf.evaluate(tiny_net("linear"), (x, y), protocol="corruptions", progress=told.append)
+    found = report.to_dict()
+    assert set(found["corruptions"]["accuracy"]) == {"brightness", "contrast"} and found["attacks"] == []
+    assert "No attack was run" in found["verdict"] and told[-1].attack == "corruptions"
+    assert "checks" not in found and "Common corruptions" in str(report)
