@@ -5,14 +5,31 @@ import contextlib
 import keras
 import tensorflow as tf
 
-from athe_tf import attacks, models, training
+from athe_tf import attacks, data, models, training
 from athe_tf.config import TrainConfig
 from athe_tf.errors import check
+from athe_tf.layers.batch_norm import synchronize
+from athe_tf.saved_model import load_model
+from athe_tf.training.epsilon import EpsilonSchedule
 from athe_tf.training.optimizers import MomentumSGD
 from athe_tf.training.schedules import make_schedule
 
 # The start that each framework's authors used; the others start uniformly in the ball.
-FRAMEWORK_STARTS = {"trades": "gaussian"}
+FRAMEWORK_STARTS = {"trades": "gaussian", "mart": "gaussian"}
+
+
+def make_splits(config: TrainConfig):
+    """The data set, with the extra training images."""
+    splits = data.load(
+        config.dataset,
+        data_dir=config.data_dir,
+        validation_size=config.validation_size,
+        image_size=config.image_size,
+    )
+    if config.extra_data is None:
+        return splits
+    labels_by = None if config.extra_labels_by is None else load_model(config.extra_labels_by)
+    return data.with_extra(splits, config.extra_data, config.extra_fraction, labels_by)
 
 
 def make_net(config: TrainConfig, splits) -> keras.Model:
@@ -89,6 +106,7 @@ def make_optimizer(config: TrainConfig, updates_per_epoch: int):
         config.epochs,
         config.lr_drops,
         config.lr_drop_factor,
+        config.lr_resets,
     )
     if config.optimizer == "adam":
         optimizer = keras.optimizers.Adam(rate, weight_decay=config.weight_decay or None)
@@ -102,11 +120,38 @@ def make_optimizer(config: TrainConfig, updates_per_epoch: int):
     return optimizer
 
 
+def make_epsilon_schedule(config: TrainConfig, updates_per_epoch: int) -> EpsilonSchedule | None:
+    """The epsilon of the training attack, or `None` where it is constant."""
+    if config.epsilon_schedule == "constant":
+        return None
+    warm_up = config.epsilon_warmup
+    return EpsilonSchedule(
+        config.epsilon_schedule,
+        config.epsilon,
+        [end * updates_per_epoch for end in config.period_ends],
+        lowest=config.epsilon_min,
+        highest=config.epsilon_max,
+        warm_up=None if warm_up is None else warm_up * updates_per_epoch,
+    )
+
+
 def framework_options(config: TrainConfig) -> dict:
     """The arguments that only this framework takes."""
     options: dict[str, dict] = {
         "alp": {"pairing": config.pairing, "pairing_form": config.pairing_form},
         "trades": {"beta": config.beta},
+        "mart": {"beta": config.beta},
+        "llr": {
+            "preset": config.llr_preset,
+            "variant": config.llr_variant,
+            "gamma_weight": config.gamma_weight,
+            "slope_weight": config.slope_weight,
+        },
+        "cure": {
+            "curvature_weight": config.curvature_weight,
+            "curvature_step": config.curvature_step,
+        },
+        "fast_at": {"nfgsm_noise": config.nfgsm_noise, "gradalign": config.gradalign},
         "free_at": {
             "replays": config.replays,
             "batch_size": config.batch_size,
@@ -120,6 +165,10 @@ def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
     check_precision(config)
     net = make_net(config, splits)
+    if config.shares_batch_norm:
+        synchronize(net)
+    steps = splits.train.steps_per_epoch(config.batch_size)
+    updates = steps * (config.replays if config.framework == "free_at" else 1)
     trainer = training.get(config.framework)(
         net,
         make_attack(config),
@@ -129,10 +178,13 @@ def make_trainer(config: TrainConfig, splits):
         validation_attack=make_validation_attack(config),
         clip_norm=config.clip_norm,
         ema=config.ema,
+        swa=config.swa_start is not None,
+        awp_gamma=config.awp_gamma,
+        awp_start=round(config.awp_start * updates),
+        epsilon_schedule=make_epsilon_schedule(config, updates),
         seed=config.seed,
         **framework_options(config),
     )
-    steps = splits.train.steps_per_epoch(config.batch_size)
-    trainer.compile(make_optimizer(config, steps * trainer.updates_per_step))
+    trainer.compile(make_optimizer(config, updates))
     trainer.optimizer.build(net.trainable_variables)
     return trainer

@@ -19,14 +19,17 @@ def index():
 
 
 def placed(values: list) -> list:
-    """The same values on the device of this replica.
+    """The same values, with a device on record.
 
-    With one device a worker, TensorFlow takes the place of the result from the value, and gradients often
-    have none on record.
+    Where a worker has one device, TensorFlow asks the value itself where the result should be, and fails on
+    values such as gradients, which often do not say where they are.
     """
     if count() == 1:
         return list(values)
-    with tf.device(tf.distribute.get_replica_context().devices[0]):
+    devices = tf.distribute.get_strategy().extended.worker_devices
+    if len(devices) > 1:
+        return list(values)
+    with tf.device(devices[0]):
         return [None if value is None else tf.identity(value) for value in values]
 
 

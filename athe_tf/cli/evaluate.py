@@ -11,6 +11,7 @@ from athe_tf.cli.program import run
 from athe_tf.cli.progress import AttackProgress
 from athe_tf.cli.quiet import start_tensorflow
 from athe_tf.config import EvaluateConfig, flag_text
+from athe_tf.distribution.settings import read_local_settings
 from athe_tf.errors import InputError, check
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
 from athe_tf.workdir import Workdir, find_model, run_of
@@ -51,37 +52,43 @@ def action(config: EvaluateConfig, flags) -> None:
     command = repeat_command(config)
     training_run = training_run_of(config.model)
     config = fill_from_run(config, training_run)
+    settings = read_local_settings(config)
     output = None if config.output is None else prepare_output(config.output)
     start_tensorflow()
+    from athe_tf.attacks.lanes import over_devices
+    from athe_tf.distribution.spread import local_devices
     from athe_tf.evaluation.evaluate import evaluate
     from athe_tf.evaluation.loading import open_victim
 
-    target = open_victim(config.model)
+    devices = local_devices(settings)
+    target = open_victim(config.model, devices)
     images, classes = load_images(config, target.num_classes)
     shown = AttackProgress()
-    report = evaluate(
-        target,
-        images,
-        attacks=config.attacks or None,
-        protocol=config.protocol,
-        epsilon=config.epsilon,
-        norm=config.norm,
-        epsilons=config.epsilons,
-        max_examples=config.max_examples,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        checks=config.checks,
-        verify_with=config.verify_with,
-        substitutes=config.substitutes,
-        corruptions=config.corruptions,
-        margin=config.margin,
-        probabilities=config.probabilities,
-        name=config.model,
-        dataset=f"{config.dataset} ({config.split})",
-        state=None if output is None else output / STATE,
-        progress=shown.update,
-        finished=shown.finished,
-    )
+    with over_devices(devices):
+        report = evaluate(
+            target,
+            images,
+            attacks=config.attacks or None,
+            protocol=config.protocol,
+            epsilon=config.epsilon,
+            norm=config.norm,
+            epsilons=config.epsilons,
+            max_examples=config.max_examples,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            checks=config.checks,
+            verify_with=config.verify_with,
+            substitutes=config.substitutes,
+            corruptions=config.corruptions,
+            data_dir=config.data_dir,
+            margin=config.margin,
+            probabilities=config.probabilities,
+            name=config.model,
+            dataset=f"{config.dataset} ({config.split})",
+            state=None if output is None else output / STATE,
+            progress=shown.update,
+            finished=shown.finished,
+        )
     shown.clear()
     if report.classes is not None and classes < report.classes:
         report.warnings.append(

@@ -3,10 +3,10 @@
 import dataclasses
 import sys
 
-from athe_tf import data
 from athe_tf.cli.program import run
 from athe_tf.cli.quiet import start_tensorflow
 from athe_tf.config import TrainConfig
+from athe_tf.distribution.settings import read_settings
 from athe_tf.workdir import Workdir, default_workdir
 
 EXAMPLES = """
@@ -26,30 +26,33 @@ def main() -> None:
     run("bin/train", "trains a robust image classifier.", EXAMPLES, TrainConfig, action, extra=[PLAN])
 
 
-def action(config: TrainConfig, flags) -> None:
-    """Trains, or plans, what the flags say."""
+def action(config: TrainConfig, flags) -> int:
+    """Trains, or plans, what the flags say, and returns the exit code."""
     if config.workdir is None:
         config = dataclasses.replace(config, workdir=default_workdir(config))
     workdir = Workdir(config.workdir)
     workdir.check_free(config)
     if workdir.finished and not flags["plan"].value:
         print(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
-        return
+        return 0
+    settings = read_settings(config)
     start_tensorflow()
-    splits = data.load(
-        config.dataset,
-        data_dir=config.data_dir,
-        validation_size=config.validation_size,
-        image_size=config.image_size,
-    )
     # Imported here: what stands above answers before TensorFlow starts.
+    from athe_tf.distribution.spread import WorkerLost, start
+    from athe_tf.recipe import make_splits
     from athe_tf.training.plan import describe_plan
     from athe_tf.training.run import train
 
     if flags["plan"].value:
-        print(describe_plan(config, splits))
-        return
-    train(config, splits, workdir, bar=sys.stdout.isatty(), write=print)
+        print(describe_plan(config, make_splits(config)))
+        return 0
+    spread = start(settings)
+    try:
+        train(config, make_splits(config), workdir, sys.stdout.isatty(), print, spread)
+    except WorkerLost as error:
+        print(f"bin/train: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

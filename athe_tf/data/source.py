@@ -44,7 +44,7 @@ class ImageSource:
             )
         return len(self) // batch_size
 
-    def stream(self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None):
+    def stream(self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)):
         """Shuffled, augmented batches for training.
 
         The order of an epoch and each augmentation are pure functions of (seed, epoch, index), so that
@@ -62,6 +62,8 @@ class ImageSource:
             augmentation: `"none"`, `"flip"`, `"pad_crop"` or `"pad_crop_flip"`.
             start_step: The step of the first batch, counted from the beginning of the training.
             epochs: Where the training ends, counted from its beginning too. Defaults to never.
+            part: `(i, n)` gives part number `i` of `n` equal ones of every batch, and reads no other images:
+                the share of one of several workers.
 
         Returns:
             `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
@@ -83,7 +85,7 @@ class ImageSource:
             key = fold(seed, epoch)
             skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
             batches = self._shuffled(key, batch_size, skip)
-            return batches.map(lambda ids, payload: (key, ids, payload))
+            return batches.map(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
 
         def finish(key, ids, payload):
             images, labels = self._read(payload)
@@ -104,6 +106,15 @@ def check_batch_size(batch_size) -> None:
         f"Invalid value for argument `batch_size`. Expected an integer of at least 1. "
         f"Received: batch_size={batch_size!r}.",
     )
+
+
+def part_of(batch, part: tuple[int, int]):
+    """Rows of part number `part[0]` of `part[1]` equal ones."""
+    index, count = part
+    if count == 1:
+        return batch
+    size = batch.shape[0] // count
+    return batch[index * size : (index + 1) * size]
 
 
 def to_float(images):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from typing import Any
 
 import tensorflow as tf
@@ -96,8 +97,10 @@ class Spread:
             return source.batches(batch_size), None
 
         def of_worker(part):
-            filled = source.batches(batch_size).map(lambda x, y: fill(x, y, batch_size))
-            return filled.map(lambda *values: tuple(part_of(value, part) for value in values)).repeat()
+            def filled_part(x, y):
+                return tuple(part_of(values, part) for values in fill(x, y, batch_size))
+
+            return source.batches(batch_size).map(filled_part).repeat()
 
         return self._distributed(of_worker, batch_size), -(-len(source) // batch_size)
 
@@ -236,7 +239,10 @@ def _start_worker(settings: Settings, cluster: Cluster, write) -> Spread:
         wait_for_workers(cluster, settings.worker_timeout)
     os.environ["TF_CONFIG"] = cluster.tf_config()
     repair_fit()
+    ends = signal.getsignal(signal.SIGTERM)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    # TensorFlow takes note of the signal and does nothing: a scheduler could not end the worker politely.
+    signal.signal(signal.SIGTERM, ends or signal.SIG_DFL)
     write(
         f"Worker {cluster.index + 1} of {len(cluster.workers)} at {cluster.workers[cluster.index]}; "
         f"{strategy.num_replicas_in_sync} replicas in all."

@@ -3,24 +3,36 @@
 import importlib
 import pathlib
 
+from athe_tf.attacks.replicated import replicated_victim
 from athe_tf.attacks.victim import Victim, saved_model_victim, victim
-from athe_tf.errors import InputError
+from athe_tf.errors import InputError, check
 from athe_tf.saved_model import load_model
 from athe_tf.workdir import find_model
 
 
-def open_victim(name) -> Victim:
+def open_victim(name, devices=()) -> Victim:
     """A victim from a `.keras` file, a SavedModel folder, a workdir, or `module:function`.
 
     A SavedModel and a `.keras` file are programs: open only those whose origin you trust.
+
+    Args:
+        name: What the user calls the model.
+        devices: Put the weights on each of these; possible for Keras models.
     """
     text = str(name)
-    if ":" in text and not pathlib.Path(text).exists():
+    imported = ":" in text and not pathlib.Path(text).exists()
+    path = None if imported else find_model(name)
+    check(
+        len(devices) < 2 or (path is not None and path.is_file()),
+        f"Only the weights of a .keras file can be put on {len(devices)} devices. Received: --model={name}. "
+        "Use --distribution=one.",
+    )
+    if path is None:
         return victim(_import_function(text))
-    path = find_model(name)
     if path.is_dir():
         return saved_model_victim(path)
-    return victim(load_model(path))
+    model = load_model(path)
+    return replicated_victim(model, devices) if len(devices) > 1 else victim(model)
 
 
 def _import_function(text: str):

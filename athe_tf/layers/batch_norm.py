@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from athe_tf import replicas
 from athe_tf.errors import InputError, check
 
 #: What one pass captured: from a layer to its batch mean and (biased) batch variance.
@@ -125,7 +126,7 @@ class BatchNorm(keras.layers.BatchNormalization):
         # Forward and backward, the fused kernel takes half the time of the composite form on CPU (8.7 against
         # 16.7 ms for [128, 32, 32, 16]). But it has no float64, and it would silently drop gradients that
         # arrive through its statistics.
-        if x.dtype == tf.float32 and mode.capture_in is None and not self.synchronized:
+        if x.dtype == tf.float32 and mode.capture_in is None and not self._meets_replicas():
             y, mean, unbiased = self._fused(x)
         else:
             mean, variance, count = self._moments(x)
@@ -155,15 +156,17 @@ class BatchNorm(keras.layers.BatchNormalization):
         # Not tf.nn.moments: it stops the gradient of the mean inside the variance, which makes second
         # derivatives wrong.
         axes = list(range(x.shape.rank - 1))
-        mean, replicas = self._mean_over_replicas(tf.reduce_mean(x, axes))
+        mean, shares = self._mean_over_replicas(tf.reduce_mean(x, axes))
         variance, _ = self._mean_over_replicas(tf.reduce_mean(tf.square(x - mean), axes))
-        return mean, variance, tf.cast(replicas * (tf.size(x) // x.shape[-1]), x.dtype)
+        return mean, variance, tf.cast(shares * (tf.size(x) // x.shape[-1]), x.dtype)
+
+    def _meets_replicas(self) -> bool:
+        return self.synchronized and replicas.count() > 1
 
     def _mean_over_replicas(self, value):
-        context = tf.distribute.get_replica_context()
-        if not self.synchronized or context is None or context.num_replicas_in_sync == 1:
+        if not self._meets_replicas():
             return value, 1
-        return context.all_reduce(tf.distribute.ReduceOp.MEAN, value), context.num_replicas_in_sync
+        return replicas.mean(value), replicas.count()
 
     def _affine(self, x, mean, variance):
         scale = self._gamma(x.dtype) * tf.math.rsqrt(tf.cast(variance, x.dtype) + self.epsilon)
@@ -201,6 +204,13 @@ class BatchNorm(keras.layers.BatchNormalization):
         for name in ("axis", "renorm", "renorm_clipping", "renorm_momentum"):
             config.pop(name, None)
         return config
+
+
+def synchronize(model: keras.Model) -> None:
+    """Lets the replicas of a strategy share the batch statistics of all `BatchNorm` layers of `model`."""
+    for layer in model._flatten_layers():
+        if isinstance(layer, BatchNorm):
+            layer.synchronized = True
 
 
 def foreign_batch_norms(model: keras.Model) -> list[keras.layers.Layer]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from athe_tf import random
+from athe_tf import random, replicas
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.victim import Victim, penultimate
 from athe_tf.errors import InputError, check
@@ -256,8 +256,8 @@ class AdversarialModel(keras.Model):
 
     def _backward(self, x, x_adv, y, sample_weight=None, sources=()):
         check(
-            _replicas() == 1 or x.shape[0] is not None,
-            f"{_replicas()} replicas share a batch evenly, so every batch must have the same size, a "
+            replicas.count() == 1 or x.shape[0] is not None,
+            f"{replicas.count()} replicas share a batch evenly, so every batch must have the same size, a "
             "multiple of their number. Make batches with dataset.batch(size, drop_remainder=True).",
         )
         with tf.GradientTape() as tape:
@@ -269,7 +269,7 @@ class AdversarialModel(keras.Model):
                 loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.net.losses])
             # Stops before anything is updated; the programs say at which step.
             loss = tf.debugging.check_numerics(loss, "the training loss")
-            scaled = self.optimizer.scale_loss(loss / _replicas())
+            scaled = self.optimizer.scale_loss(loss / replicas.count())
         gradients, of_sources = tape.gradient(scaled, (self.net.trainable_variables, list(sources)))
         return terms, loss, gradients, of_sources
 
@@ -277,6 +277,7 @@ class AdversarialModel(keras.Model):
         """One update of the optimiser, and of all that follows the weights."""
         if self.clip_norm is not None:
             gradients = self._clipped(gradients)
+        gradients = replicas.placed(gradients)
         self.optimizer.apply_gradients(zip(gradients, self.net.trainable_variables, strict=True))
         self.average_moving_statistics()
         if self.ema:
@@ -288,12 +289,9 @@ class AdversarialModel(keras.Model):
         Keras clips what each replica has for itself, so that the number of replicas would change the result.
         """
         limit = self.optimizer.scale_loss(tf.constant(self.clip_norm, tf.float32))
-        context = tf.distribute.get_replica_context()
-        if context is None or context.num_replicas_in_sync == 1:
-            return tf.clip_by_global_norm(gradients, limit)[0]
-        total, _ = tf.clip_by_global_norm(context.all_reduce(tf.distribute.ReduceOp.SUM, gradients), limit)
+        clipped, _ = tf.clip_by_global_norm(replicas.total(gradients), limit)
         # The optimiser will add them up again.
-        return [gradient / context.num_replicas_in_sync for gradient in total]
+        return [gradient / replicas.count() for gradient in clipped]
 
     def log_step(self, x, y, terms: Terms, loss, sample_weight=None) -> dict:
         """Updates the metrics of a training step and returns the logs."""
@@ -311,14 +309,12 @@ class AdversarialModel(keras.Model):
 
     def average_moving_statistics(self):
         """Makes the moving statistics of all replicas equal; Keras lets them drift apart, silently."""
-        context = tf.distribute.get_replica_context()
-        variables = self.net.non_trainable_variables
-        if context is None or context.num_replicas_in_sync == 1 or not variables:
+        floats = [v for v in self.net.non_trainable_variables if tf.as_dtype(v.dtype).is_floating]
+        if replicas.count() == 1 or not floats:
             return
-        floats = [v for v in variables if tf.as_dtype(v.dtype).is_floating]
-        means = context.all_reduce(tf.distribute.ReduceOp.MEAN, [tf.convert_to_tensor(v) for v in floats])
-        for variable, mean in zip(floats, means, strict=True):
-            variable.assign(mean)
+        sums = replicas.total([tf.convert_to_tensor(v) for v in floats])
+        for variable, value in zip(floats, sums, strict=True):
+            variable.assign(value / replicas.count())
 
     # -- Keras ------------------------------------------------------------------------------------------
 
@@ -391,20 +387,11 @@ def unpack(data):
 
 def _images_before(x):
     """How many images of the global batch are on replicas before this one."""
-    replicas, count = _replicas(), tf.shape(x)[0]
-    if replicas == 1:
+    count = tf.shape(x)[0]
+    if replicas.count() == 1:
         return 0
-    context = tf.distribute.get_replica_context()
-    replica = context.replica_id_in_sync_group
     if x.shape[0] is not None:
-        return replica * count
+        return replicas.index() * count
     # A last batch that the replicas do not share evenly, in validation.
-    counts = context.all_reduce(
-        tf.distribute.ReduceOp.SUM, tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
-    )
-    return tf.cast(tf.cumsum(counts, exclusive=True)[replica], tf.int32)
-
-
-def _replicas() -> int:
-    context = tf.distribute.get_replica_context()
-    return 1 if context is None else context.num_replicas_in_sync
+    mine = tf.one_hot(replicas.index(), replicas.count()) * tf.cast(count, tf.float32)
+    return tf.cast(tf.cumsum(replicas.total([mine])[0], exclusive=True)[replicas.index()], tf.int32)

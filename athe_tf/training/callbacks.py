@@ -1,7 +1,8 @@
 """What happens between the steps of a run: records, the best model, backups, a line an epoch.
 
 They share a `Progress`. At the end of an epoch they act in the order of `make_callbacks`: the backup comes
-last, so that whatever it says has happened has happened.
+last, so that whatever it says has happened has happened. On several workers all of them keep the progress,
+and the chief alone (`writes`) writes.
 """
 
 import csv
@@ -13,6 +14,7 @@ import time
 import keras
 import numpy as np
 
+from athe_tf.distribution.spread import Spread
 from athe_tf.errors import InputError
 from athe_tf.files import replacing
 from athe_tf.training.state import Progress, all_finite, save_state
@@ -23,10 +25,11 @@ MONITOR = "val_robust_accuracy"
 class Records(keras.callbacks.Callback):
     """Keeps one row of logs an epoch, in `metrics.csv` too, where it can be watched."""
 
-    def __init__(self, path, progress: Progress):
+    def __init__(self, path, progress: Progress, writes: bool = True):
         super().__init__()
         self.path = pathlib.Path(path)
         self.progress = progress
+        self.writes = writes
 
     def on_epoch_begin(self, epoch, logs=None):
         self._began = time.monotonic()
@@ -35,10 +38,13 @@ class Records(keras.callbacks.Callback):
         row = {"epoch": epoch + 1}
         row |= {name: float(value) for name, value in (logs or {}).items()}
         row["learning_rate"] = last_learning_rate(self.model.optimizer)
+        if self.model.epsilon_schedule is not None:
+            row["epsilon"] = float(self.model.epsilon_schedule(self.model.optimizer.iterations - 1))
         row["seconds"] = round(time.monotonic() - self._began, 2)
         self.progress.history.append(row)
         self.progress.epoch, self.progress.step = epoch + 1, 0
-        write_csv(self.path, self.progress.history)
+        if self.writes:
+            write_csv(self.path, self.progress.history)
 
 
 def last_learning_rate(optimizer) -> float:
@@ -67,8 +73,9 @@ class BestKeeper(keras.callbacks.Callback):
     survives a kill between the two.
     """
 
-    def __init__(self, path, progress: Progress, monitor: str = MONITOR):
+    def __init__(self, path, progress: Progress, monitor: str = MONITOR, writes: bool = True):
         super().__init__()
+        self.writes = writes
         self.path = pathlib.Path(path)
         self.value_path = self.path.with_suffix(".json")
         self.progress = progress
@@ -87,6 +94,8 @@ class BestKeeper(keras.callbacks.Callback):
             return
         if self.progress.best is None or float(value) > self.progress.best:
             self.progress.best, self.progress.best_epoch = float(value), epoch + 1
+            if not self.writes:
+                return
             with replacing(self.path) as temporary:
                 self.model.save(temporary)
             with replacing(self.value_path) as temporary:
@@ -100,11 +109,12 @@ class Backup(keras.callbacks.Callback):
     again ends with the same weights, bit for bit.
     """
 
-    def __init__(self, path, progress: Progress, minutes: float = 10.0):
+    def __init__(self, path, progress: Progress, minutes: float = 10.0, spread: Spread | None = None):
         super().__init__()
         self.path = pathlib.Path(path)
         self.progress = progress
         self.seconds = 60 * minutes
+        self.spread = spread or Spread()
         self._metrics_to_restore: list | None = None
         self._last = time.monotonic()
 
@@ -122,7 +132,8 @@ class Backup(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.progress.step = self._first_step + batch + 1
         epoch_goes_on = batch + 1 < self.params["steps"]
-        if epoch_goes_on and time.monotonic() - self._last > self.seconds:
+        # The clocks of workers differ, and all have to take part.
+        if epoch_goes_on and self.spread.any(time.monotonic() - self._last > self.seconds):
             self.save()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -132,7 +143,7 @@ class Backup(keras.callbacks.Callback):
         """Writes the backup, unless the weights are not numbers: then the last good one stays."""
         if not all_finite(self.model):
             raise NotFiniteError(self.model, "a weight")
-        save_state(self.path, self.model, self.progress)
+        save_state(self.path, self.model, self.progress, writes=self.spread.is_chief)
         self._last = time.monotonic()
 
 

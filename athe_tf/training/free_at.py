@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from athe_tf import replicas
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import finite_gradient
 from athe_tf.errors import InputError, check
@@ -144,14 +145,13 @@ class FreeAT(AdversarialModel):
 
     def _keep_noise(self, rows, noise) -> None:
         """Writes these rows on every replica, so that all have the noise of the global batch."""
-        context = tf.distribute.get_replica_context()
         where = rows[:, tf.newaxis]
-        if context is None or context.num_replicas_in_sync == 1:
+        if replicas.count() == 1:
             self.noise.assign(tf.tensor_scatter_nd_update(self.noise, where, noise))
             return
         mine = tf.scatter_nd(where, noise, self.noise.shape)
         touched = tf.scatter_nd(where, tf.ones_like(noise), self.noise.shape)
-        everyones, touched = context.all_reduce(tf.distribute.ReduceOp.SUM, [mine, touched])
+        everyones, touched = replicas.total([mine, touched])
         self.noise.assign(tf.where(touched > 0, everyones, tf.convert_to_tensor(self.noise)))
 
 

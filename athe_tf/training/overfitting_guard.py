@@ -8,6 +8,7 @@ import numpy as np
 
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.victim import victim
+from athe_tf.distribution.spread import Spread
 from athe_tf.files import replacing
 from athe_tf.training.state import Progress
 
@@ -33,10 +34,21 @@ class OverfittingGuard(keras.callbacks.Callback):
         drop: The fall, in accuracy, that is one too many.
         path: Where to keep the weights of the epoch before.
         progress: The run's.
+        spread: What the run is spread over. The chief's measurement decides, and the chief writes.
     """
 
-    def __init__(self, images, labels, attack: Attack, drop: float, path, progress: Progress):
+    def __init__(
+        self,
+        images,
+        labels,
+        attack: Attack,
+        drop: float,
+        path,
+        progress: Progress,
+        spread: Spread | None = None,
+    ):
         super().__init__()
+        self.spread = spread or Spread()
         self.images = images
         self.labels = labels
         self.attack = attack
@@ -46,7 +58,7 @@ class OverfittingGuard(keras.callbacks.Callback):
         self._victim: Any = None
 
     def on_epoch_end(self, epoch, logs=None):
-        accuracy = self.robust_accuracy()
+        accuracy = self.spread.from_chief(self.robust_accuracy())
         if logs is not None:
             logs["probe_accuracy"] = accuracy
         before = self.progress.notes.get("overfitting_guard")
@@ -76,6 +88,8 @@ class OverfittingGuard(keras.callbacks.Callback):
         A kill between this and the backup does no harm: the resumed run comes here again, with the same
         weights.
         """
+        if not self.spread.is_chief:
+            return
         arrays: dict[str, Any] = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(self._variables())}
         with replacing(self.path) as temporary, open(temporary, "wb") as file:
             np.savez(file, **arrays)

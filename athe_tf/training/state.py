@@ -46,10 +46,15 @@ def all_finite(trainer) -> bool:
     return all(np.isfinite(np.asarray(weight)).all() for weight in trainer.net.trainable_variables)
 
 
-def save_state(path, trainer, progress: Progress) -> None:
-    """Writes weights, optimiser, metrics and progress, all or nothing."""
+def save_state(path, trainer, progress: Progress, writes: bool = True) -> None:
+    """Writes weights, optimiser, metrics and progress, all or nothing.
+
+    On several workers all have to call this, because metrics are summed up over them, and one writes.
+    """
     arrays: dict[str, Any] = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(variables_of(trainer))}
     arrays["progress"] = np.array(json.dumps(dataclasses.asdict(progress)))
+    if not writes:
+        return
     with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)
 

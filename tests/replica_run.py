@@ -1,0 +1,217 @@
+"""What two logical devices compute, beside one: `python -m tests.replica_run FOUND.npz`.
+
+The CPU can be divided only before TensorFlow starts, so this is a process of its own; one for all tests,
+because starting and tracing are what costs.
+"""
+
+import dataclasses
+import pathlib
+import resource
+import sys
+import tempfile
+
+import athe_tf
+from athe_tf.distribution import Settings, Spread, start
+
+import numpy as np  # isort: skip
+import tensorflow as tf  # isort: skip
+
+from athe_tf import attacks, training
+from athe_tf.attacks import driver, lanes
+from athe_tf.attacks.replicated import replicated_victim
+from athe_tf.config import TrainConfig
+from athe_tf.data import ImageSet, Splits
+from athe_tf.errors import InputError
+from athe_tf.layers.batch_norm import synchronize
+from athe_tf.training import callbacks
+from athe_tf.training.run import train
+from athe_tf.workdir import Workdir
+from tests.small_runs import tiny_batch, tiny_net, tiny_splits
+
+ATTACKS = {"fast_at": attacks.PGD(0.1, step_size=0.125, steps=1), "free_at": attacks.FGSM(0.1)}
+OPTIONS: dict[str, dict] = {
+    "fast_at": {"bn_mode": "eval"},
+    "free_at": {"batch_size": 16, "replays": 2},
+}
+
+
+def make_trainer(framework, spread, synchronised=True):
+    """The same trainer on any number of replicas."""
+    with spread.scope():
+        net = tiny_net("he")
+        if synchronised:
+            synchronize(net)
+        attack = ATTACKS.get(framework, attacks.PGD(0.1, steps=2))
+        trainer = training.get(framework)(net, attack, margin=0.2, **OPTIONS.get(framework, {}))
+        trainer.compile(training.MomentumSGD(0.1, weight_decay=5e-4))
+    return trainer
+
+
+def weights_of(net):
+    return {f"w{i}": np.asarray(w) for i, w in enumerate(net.weights)}
+
+
+def one_step(framework, spread):
+    """Weights and logs after one step."""
+    trainer = make_trainer(framework, spread)
+    data = spread.training(tiny_splits(16).train, 16, seed=1)
+    history = trainer.fit(data, steps_per_epoch=1, verbose=0).history
+    return weights_of(trainer.net) | {name: history[name][0] for name in ("loss", "robust_accuracy")}
+
+
+def frameworks(spreads):
+    found = {f"start/one/{name}": value for name, value in weights_of(tiny_net("he")).items()}
+    for framework in ("pgd_at", "alp", "trades", "free_at", "fast_at", "llr"):
+        for which, spread in spreads.items():
+            result = one_step(framework, spread)
+            found |= {f"{framework}/{which}/{name}": value for name, value in result.items()}
+    return found
+
+
+def unsynchronised(spread):
+    """Moving statistics of each replica, after a step in which each had its own."""
+    trainer = make_trainer("pgd_at", spread, synchronised=False)
+    trainer.fit(spread.training(tiny_splits(16).train, 16, seed=1), steps_per_epoch=1, verbose=0)
+    moving = trainer.net.non_trainable_variables
+    parts = [spread.strategy.experimental_local_results(v.value) for v in moving]
+    assert np.abs(np.asarray(parts[0][0])).max() > 0
+    return {f"unsynchronised/{i}": np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(2)}
+
+
+class Stop(Exception):
+    pass
+
+
+def run(spread, folder, stop_after=None):
+    """A run of the programs on `spread`; perhaps interrupted after a step and continued."""
+    config = TrainConfig(
+        framework="pgd_at", head="he", steps=1, epsilon=0.1, epochs=2, batch_size=16, workdir=folder,
+        learning_rate=0.01, lr_drops=(1.0,), validation_attack="pgd-1", backup_minutes=0.0,
+    )  # fmt: skip
+    splits = tiny_splits(32)
+    # 6 images to validate on: the second replica has only images of no weight.
+    few = ImageSet(splits.train.images[:6], splits.train.labels[:6])
+    splits = Splits(
+        **{f.name: getattr(splits, f.name) for f in dataclasses.fields(splits)} | {"validation": few}
+    )
+    original = callbacks.Backup.on_train_batch_end
+    steps = []
+
+    def interrupted(self, batch, logs=None):
+        original(self, batch, logs)
+        steps.append(batch)
+        if len(steps) == stop_after:
+            raise Stop
+
+    def go():
+        return train(config, splits, Workdir(folder), write=lambda *a, **k: None, spread=spread)
+
+    if stop_after is not None:
+        callbacks.Backup.on_train_batch_end = interrupted
+        try:
+            go()
+        except Stop:
+            pass
+        finally:
+            callbacks.Backup.on_train_batch_end = original
+    trainer = go()
+    flat = np.concatenate([np.asarray(w).ravel() for w in trainer.net.weights])
+    saved = athe_tf.load_model(Workdir(folder).final)
+    np.testing.assert_array_equal(flat, np.concatenate([np.asarray(w).ravel() for w in saved.weights]))
+    exported = athe_tf.victim(Workdir(folder).saved_model)
+    x = tiny_batch(4)[0]
+    np.testing.assert_allclose(exported.logits(x), saved(x), atol=1e-5)
+    rows = np.genfromtxt(Workdir(folder).metrics, delimiter=",", names=True)
+    return flat, rows["val_loss"]
+
+
+def runs(spreads):
+    with tempfile.TemporaryDirectory() as folder:
+        one, one_loss = run(spreads["one"], f"{folder}/one")
+        interrupted, loss = run(spreads["two"], f"{folder}/interrupted", stop_after=1)
+    names = ("run/one", "run/interrupted", "run/one_val_loss", "run/val_loss")
+    return dict(zip(names, (one, interrupted, one_loss, loss), strict=True))
+
+
+def uneven(spreads):
+    """Keras splits 11 images as 8 and 3, or 6 and 5: the metrics are those of 11 images all the same."""
+    x, y = tiny_batch(11)
+    found = {}
+    for which, spread in spreads.items():
+        trainer = make_trainer("pgd_at", spread)
+        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+        logs = trainer.evaluate(data, verbose=0, return_dict=True)
+        found[f"uneven/{which}"] = [logs[name] for name in sorted(logs)]
+    return found
+
+
+def refused(spread):
+    """The message for a training batch that may have any size."""
+    trainer = make_trainer("standard", spread)
+    try:
+        trainer.fit(tf.data.Dataset.from_tensor_slices(tiny_batch(16)).batch(16), verbose=0)
+    except InputError as error:
+        return {"refused": str(error)}
+    return {"refused": "nothing"}
+
+
+def memory(spread):
+    """Bytes of a set of images, and by how much the process grew when two replicas read it."""
+    images = np.full([120_000, 32, 32, 1], 7, "uint8")
+    source = ImageSet(images, np.arange(len(images)) % 10)
+    next(iter(source.stream(256, seed=0)))
+    before = resident()
+    batches = iter(spread.training(source, 256, seed=0))
+    for _ in range(3):
+        next(batches)
+    return {"memory": [images.nbytes, resident() - before]}
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def evaluation(devices):
+    """Flags and costs of a cascade with and without replicas, and where it ran."""
+    net = tiny_net("he")
+    x, _ = tiny_batch(40)
+    y = np.argmax(net(x), axis=-1)
+    seen = []
+    original = driver.record
+
+    def record(result, rows, outcome):
+        seen.append((len(rows), outcome.success.device.rpartition("device:")[2]))
+        return original(result, rows, outcome)
+
+    found = {}
+    for which, target in (("one", athe_tf.victim(net)), ("two", replicated_victim(net, devices))):
+        seen.clear()
+        driver.record = record
+        try:
+            with lanes.over_devices(devices if which == "two" else []):
+                results = [
+                    attacks.get(name, epsilon=0.02).run(target, x, y, batch_size=20, seed=5)
+                    for name in ("pgd-3x2", "square-20")
+                ]
+        finally:
+            driver.record = original
+        found[f"evaluation/{which}"] = np.stack([result.success for result in results])
+        found[f"evaluation/queries_{which}"] = np.stack([result.queries for result in results])
+    assert 0 < found["evaluation/one"].mean() < 1
+    found["evaluation/sizes"] = [size for size, _ in seen]
+    found["evaluation/devices"] = sorted({device for _, device in seen})
+    return found
+
+
+def main() -> None:
+    two = start(Settings("mirrored", ("cpu",), cpu_replicas=2))
+    spreads = {"one": Spread(), "two": two}
+    found = frameworks(spreads) | unsynchronised(two) | runs(spreads) | uneven(spreads) | refused(two)
+    found |= memory(two) | evaluation(["CPU:0", "CPU:1"])
+    np.savez(sys.argv[1], **found)
+
+
+if __name__ == "__main__":
+    main()

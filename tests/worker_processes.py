@@ -1,0 +1,96 @@
+"""Processes that a test starts, and ends whatever happens."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).parent.parent
+# Generous: machines that run tests are busy. A process that is still there then is a failure, not a hang.
+PATIENCE = 540
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody uses."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def tf_config(addresses, index: int) -> str:
+    return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+
+
+class Processes:
+    """Commands that run side by side; killed when the block is left."""
+
+    def __init__(self, commands, folder, environments=None):
+        self.commands = commands
+        self.folder = pathlib.Path(folder)
+        self.environments = environments or [{}] * len(commands)
+        self.running: list[subprocess.Popen] = []
+
+    def __enter__(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for i, (command, extra) in enumerate(zip(self.commands, self.environments, strict=True)):
+            with open(self.folder / f"{i}.log", "w") as log:
+                environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"} | extra
+                self.running.append(
+                    subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=ROOT)
+                )
+        return self
+
+    def __exit__(self, *error):
+        for process in self.running:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def text(self, index: int) -> str:
+        """What a process has written."""
+        return (self.folder / f"{index}.log").read_text(errors="replace")
+
+    def kill(self, index: int) -> None:
+        """Ends a process as a power cut would."""
+        self.running[index].send_signal(signal.SIGKILL)
+        self.running[index].wait()
+
+    def wait(self, index: int) -> int:
+        """The exit code of a process."""
+        try:
+            return self.running[index].wait(PATIENCE)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"still running after {PATIENCE} s:\n{self.text(index)}") from error
+
+    def succeed(self) -> None:
+        """Waits until all have ended well."""
+        for i in range(len(self.running)):
+            assert self.wait(i) == 0, self.text(i)
+
+
+def workers(command, folder, count=2) -> Processes:
+    """The same command as `count` workers on loopback; `command` may be a function of the index."""
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    commands = [command(i) if callable(command) else command for i in range(count)]
+    return Processes(commands, folder, [{"TF_CONFIG": tf_config(addresses, i)} for i in range(count)])
+
+
+def wait_for(path, processes: Processes) -> None:
+    """Returns when a file is there."""
+    deadline = time.monotonic() + PATIENCE
+    while not pathlib.Path(path).exists():
+        for i, process in enumerate(processes.running):
+            assert process.poll() is None, processes.text(i)
+        assert time.monotonic() < deadline, f"no {path} within {PATIENCE} s:\n{processes.text(0)}"
+        time.sleep(0.02)
+
+
+def python(*arguments) -> list[str]:
+    return [sys.executable, *map(str, arguments)]

@@ -1,0 +1,68 @@
+"""One worker of a run: `python -m tests.worker_run CONFIG.json WEIGHTS.npz`, with TF_CONFIG set."""
+
+import json
+import pathlib
+import sys
+
+import athe_tf
+from athe_tf.config import TrainConfig, from_json
+from athe_tf.distribution import read_settings, start
+
+import keras  # isort: skip
+import numpy as np  # isort: skip
+import tensorflow as tf  # isort: skip
+from keras.src.backend.tensorflow import trainer as keras_trainer  # isort: skip
+
+from athe_tf.training.run import train
+from athe_tf.workdir import Workdir
+
+
+def plain_fit(strategy) -> list:
+    """Two steps of a plain Keras model."""
+    keras.utils.set_random_seed(0)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((x, x[:, :2])).batch(4, drop_remainder=True)
+    history = model.fit(data, verbose=0, shuffle=False).history
+    return [float(history["loss"][0]), *np.asarray(model.weights[0]).ravel().tolist()]
+
+
+def errors_without_repair(strategy) -> dict:
+    """What Keras itself says in the two places that are repaired; empty strings where it works."""
+    repaired_build = keras_trainer.TensorFlowTrainer._maybe_symbolic_build
+    repaired_reduction = keras_trainer.reduce_per_replica
+
+    def build():
+        keras_trainer.TensorFlowTrainer._maybe_symbolic_build = repaired_build.__wrapped__
+        plain_fit(strategy)
+
+    def reduction():
+        repaired_reduction.__wrapped__({"loss": tf.constant(1.0)}, strategy, "mean")
+
+    found = {}
+    for function in (build, reduction):
+        try:
+            function()
+            found[function.__name__] = ""
+        except Exception as error:
+            found[function.__name__] = f"{type(error).__name__}: {error}"
+        finally:
+            keras_trainer.TensorFlowTrainer._maybe_symbolic_build = repaired_build
+    return found
+
+
+def main() -> None:
+    config = from_json(TrainConfig, pathlib.Path(sys.argv[1]).read_text())
+    output = pathlib.Path(sys.argv[2])
+    spread = start(read_settings(config))
+    facts = {"errors": errors_without_repair(spread.strategy), "plain": plain_fit(spread.strategy)}
+    facts["sum"] = [spread.from_chief(0.1 + spread.cluster.index), spread.any(not spread.is_chief)]
+    output.with_suffix(".json").write_text(json.dumps(facts))
+    trainer = train(config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=spread)
+    np.savez(output, *[np.asarray(weight) for weight in trainer.net.weights])
+
+
+if __name__ == "__main__":
+    main()
