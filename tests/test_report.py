@@ -21,6 +21,7 @@ from tests.report_case import (
     small_evaluation,
     write_evaluation,
 )
+from tests.small_runs import tiny_batch, tiny_net
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>|`*"
 
@@ -57,7 +58,7 @@ def test_the_verdict_comes_first(page):
 def test_numbers_of_the_evaluation_stand_on_the_page(page):
     for text in (
         "71.60 %", "after apgd-t 62.60 %", "3 min 18 s", "feature : not run: The victim has no features",
-        "The weakest class", "best robust accuracy on held-out images, 64.8 %, came in epoch 16",
+        "The weakest class (worst case) is", "robust accuracy on held-out images, 64.8 %, came in epoch 16",
         "expected calibration error 18.7 %", "Mean corruption accuracy (mCA) 65.50 %",
         "foolbox, pgd-20 66.80 % 67.40 % -0.60 points", "1 passed, 1 failed, 1 not run",
         "tensorflow 2.21.0", full_evaluation()["command"],
@@ -99,6 +100,10 @@ def test_an_evaluation_without_a_verdict_is_given_one():
     assert "Of 200 images, 90.00 % are classified correctly, and 50.00 % (95 % interval 43.0 to 57.0)" in text
     nothing_ran = small_evaluation(0.9, attacks=[{"name": "fgsm", "not_run": "no gradients"}])
     text = Page(render(nothing_ran)).text
+    per_class = {"clean": [1.0, 0.8], "worst_case": [1.0, 0.8], "count": [100, 100]}
+    corrupted = Page(render(small_evaluation(0.9, attacks=[], per_class=per_class)))
+    assert corrupted.sections() == ["classes", "settings"]
+    assert "The weakest class (clean) is 1" in corrupted.text and "worst case %" not in corrupted.text
     assert "nothing is known about robustness" in text and "no attack counts" in text
 
 
@@ -300,3 +305,14 @@ def test_reports_do_not_need_tensorflow():
 def test_the_example_of_these_tests_keeps_the_contract():
     check_evaluation(full_evaluation())
     check_evaluation(small_evaluation())
+
+
+def test_what_an_evaluation_returns_can_be_shown():
+    """The contract as it is kept: a real evaluation, its page and its files."""
+    images, labels = tiny_batch(24)
+    found = athe_tf.evaluate(
+        tiny_net(), (images, labels), attacks=["fgsm"], epsilon=0.1, epsilons=[0.05], checks=False
+    )
+    sections = Page(found.to_html()).sections()
+    assert {"attacks", "curve", "classes", "angles", "calibration", "settings"} <= set(sections)
+    check_evaluation(json.loads(found.to_json()))

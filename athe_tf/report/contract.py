@@ -68,7 +68,7 @@ EVALUATION = {
     "run?": TEXT,
     "classes?": WHOLE,
     "labels?": [WHOLE],
-    "per_class?": {"clean": [MAYBE_NUMBER], "worst_case": [MAYBE_NUMBER], "count": [NUMBER]},
+    "per_class?": {"clean": [MAYBE_NUMBER], "worst_case": [MAYBE_NUMBER], "count": [WHOLE]},
     "curve?": [{"epsilon": NUMBER, "accuracy": NUMBER, "interval?": PAIR}],
     "checks?": [{"name": TEXT, "status": TEXT, "detail?": TEXT, "numbers?": {...: ANYTHING}}],
     "calibration?": {"clean?": RELIABILITY, "adversarial?": RELIABILITY},

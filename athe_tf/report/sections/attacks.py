@@ -13,9 +13,11 @@ HEAD = ("", "accuracy", "95 % interval", "epsilon", "time", "forward passes", "g
 ATTACKED, WORST, CLEAN, OUTSIDE = 0, 1, 4, 5
 
 
-def section(evaluation: Evaluation) -> Section:
-    """Always there."""
+def section(evaluation: Evaluation) -> Section | None:
+    """Where there are attacks, run or not."""
     data = evaluation.data
+    if not data["attacks"]:
+        return None
     caption = (
         "Share of images that are classified correctly, clean and under attack. The whisker is the 95 % "
         "interval (Wilson) that the number of images allows; the worst case counts an image only if it "

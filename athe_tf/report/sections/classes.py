@@ -1,48 +1,61 @@
 """Accuracy of every class, clean and in the worst case."""
 
 from athe_tf.report.charts import column_chart, figure
+from athe_tf.report.entries import worst_case
 from athe_tf.report.markup import details, join, table
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section
 from athe_tf.report.texts import count, percent, points
 
 MOST_CLASSES = 20
-NAMES = ("clean", "worst case")
-# As in the bars of the attacks.
-COLOURS = (4, 1)
+# Key, name and colour, as in the bars of the attacks.
+CLEAN, WORST = ("clean", "clean", 4), ("worst_case", "worst case", 1)
 
 
 def section(evaluation: Evaluation) -> Section | None:
     """Where the evaluation counted by class."""
-    found = evaluation.data.get("per_class")
-    if not found or not found["count"]:
-        return None
-    rows = list(
-        zip(range(len(found["count"])), found["clean"], found["worst_case"], found["count"], strict=True)
-    )
-    seen = [row for row in rows if row[3] and row[2] is not None]
+    data = evaluation.data
+    found = data.get("per_class", {"count": []})
+    seen = [number for number, images in enumerate(found["count"]) if images and _known(found, number)]
     if not seen:
         return None
-    weakest = min(seen, key=lambda row: row[2])
-    chosen = lowest(seen)
-    caption = f"The weakest class in the worst case is {weakest[0]}, with {percent(weakest[2], 1)}."
-    chart = column_chart(
-        [str(row[0]) for row in chosen],
-        [(NAMES[n], COLOURS[n], [row[1 + n] for row in chosen]) for n in range(len(NAMES))],
-        f"Accuracy by class. {caption}",
-        "class",
-    )
+    # Without an attack that counts, the worst case is the clean accuracy once more.
+    series = [CLEAN] if worst_case(data)[0] is None else [CLEAN, WORST]
+    key, name, _ = series[-1]
+    chosen = lowest(seen, found[key])
+    weakest = min(seen, key=lambda number: found[key][number])
+    caption = f"The weakest class ({name}) is {weakest}, with {percent(found[key][weakest], 1)}."
     if len(chosen) < len(seen):
         caption += f" Shown are the {len(chosen)} lowest of {len(seen)} classes."
-    numbers = table(
-        ("class", "clean %", "worst case %", "images"),
-        [[str(row[0]), points(row[1]), points(row[2]), count(row[3])] for row in rows],
-        caption="Accuracy by class",
+    groups = [(name, colour, [found[key][number] for number in chosen]) for key, name, colour in series]
+    chart = column_chart([str(number) for number in chosen], groups, f"Accuracy by class. {caption}", "class")
+    picture = figure(chart, caption, [one[1] for one in series], boxes=[one[2] for one in series])
+    return Section(
+        "Classes", "classes", join([picture, details("Numbers of all classes", numbers(found, series))])
     )
-    picture = figure(chart, caption, NAMES, boxes=COLOURS)
-    return Section("Classes", "classes", join([picture, details("Numbers of all classes", numbers)]))
 
 
-def lowest(rows: list) -> list:
-    """All classes, or the lowest in the worst case where there are many; in the order of their numbers."""
-    return sorted(sorted(rows, key=lambda row: row[2])[:MOST_CLASSES])
+def _known(found: dict, number: int) -> bool:
+    return None not in (found["clean"][number], found["worst_case"][number])
+
+
+def numbers(found: dict, series: list):
+    """All classes as a table."""
+    rows = [
+        [str(number), *(points(found[key][number]) for key, _, _ in series), count(images)]
+        for number, images in enumerate(found["count"])
+    ]
+    return table(
+        ("class", *(f"{name} %" for _, name, _ in series), "images"), rows, caption="Accuracy by class"
+    )
+
+
+def lowest(classes: list[int], accuracies: list) -> list[int]:
+    """All classes, or the lowest where there are many; in the order of their numbers.
+
+    Example:
+
+    >>> lowest([0, 2], [0.5, None, 0.1])
+    [0, 2]
+    """
+    return sorted(sorted(classes, key=lambda number: accuracies[number])[:MOST_CLASSES])
