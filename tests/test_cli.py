@@ -139,6 +139,7 @@ def test_the_whole_way_once(tmp_path):
         "--dataset=digits",
         f"--epsilon={config['epsilon']}",
         "--attacks=fgsm,pgd-5",
+        "--nochecks",
         f"--output={tmp_path / 'again'}",
     )
     assert again.returncode == 0, again.stderr
