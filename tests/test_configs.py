@@ -79,7 +79,7 @@ def test_every_config_has_its_twin_on_digits(name):
     settings = [
         "framework", "head", "scale", "training_margin", "beta", "pairing", "pairing_form", "replays",
         "noise_in_box", "attack_steps", "start", "norm", "guarded_drop", "lr_schedule", "optimizer",
-        "activation", "nfgsm_noise", "gradalign", "awp_gamma", "llr_preset", "gamma_weight", "slope_weight",
+        "activation", "nfgsm_noise", "gradalign", "awp_gamma", "llr_preset",
         "ensemble", "epsilon_schedule",
     ]  # fmt: skip
     if name.startswith("mnist_"):
