@@ -8,16 +8,16 @@ import json
 import math
 from typing import Any, get_args, get_type_hints
 
-from athe_tf import attacks, data, models
+from athe_tf import attacks, combinations, data, models
+from athe_tf.combinations import check_epsilon
 from athe_tf.distribution.settings import check_flags
-from athe_tf.errors import check, check_choice
+from athe_tf.errors import check
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
 from athe_tf.evaluation.tools import TOOLS, check_tools
 from athe_tf.numbers import format_number, parse_number
 from athe_tf.registry import unknown_name
 from athe_tf.training import FRAMEWORKS
 
-NORMS = ("l1", "l2", "linf")
 SCHEDULES = ("constant", "cosine", "cyclic", "multistep", "piecewise")
 OPTIMIZERS = ("adam", "sgd")
 STARTS = ("gaussian", "uniform", "zero")
@@ -57,20 +57,6 @@ def _check_positive(config, *names) -> None:
                 math.isfinite(value) and value > 0,
                 f"--{name} must be larger than 0. Received: --{name}={value:g}.",
             )
-
-
-def check_epsilon(norm: str, epsilon: float, flag: str = "epsilon") -> None:
-    """Refuses a radius that no attack can use."""
-    check_choice("norm", norm, NORMS)
-    check(
-        math.isfinite(epsilon) and epsilon >= 0,
-        f"--{flag} must be a number that is not negative. Received: --{flag}={epsilon:g}.",
-    )
-    check(
-        norm != "linf" or epsilon <= 1,
-        f"Pixels lie in [0, 1], so --{flag} must not exceed 1 in linf. Received: --{flag}={epsilon:g}. "
-        f"Did you mean --{flag}={epsilon:g}/255?",
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,11 +244,7 @@ class TrainConfig:
         self._check_margin()
         self._check_attack()
         self._check_framework()
-        self._check_fast_at()
-        self._check_epsilon_schedule()
-        self._check_periods()
-        self._check_averages()
-        self._check_extra_data()
+        combinations.check_options(self)
         check(
             self.early_stopping is None or self.validation_size != 0,
             "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
@@ -348,100 +330,19 @@ class TrainConfig:
                 f"The framework '{self.framework}' compares passes with the same batch statistics. "
                 f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
             )
+        if self.framework == "cure":
+            given = [n for n in ("steps", "step_size", "start") if getattr(self, n) is not None]
+            check(
+                not given,
+                f"The framework 'cure' crafts nothing. Received: --{(given or [''])[0]}. Leave it out; "
+                "--curvature_step says how far it looks.",
+            )
         if self.framework in ("free_at", "standard"):
             check(
                 self.bn_mode is None,
                 f"The framework '{self.framework}' has no pass of its own for crafting. "
                 f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
             )
-
-    def _check_fast_at(self):
-        for name in ("nfgsm_noise", "gradalign"):
-            value = getattr(self, name)
-            check(
-                not value or self.framework == "fast_at",
-                f"--{name} is an option of fast_at. Received: --framework={self.framework} "
-                f"--{name}={value:g}. Leave --{name} out, or use --framework=fast_at.",
-            )
-            check(
-                not value or self.start is None,
-                f"--{name} says where the attack starts. Received: --start={self.start}. Leave --start out.",
-            )
-        check(
-            not (self.nfgsm_noise and self.gradalign),
-            "GradAlign starts at the image, N-FGSM far from it. Received: "
-            f"--nfgsm_noise={self.nfgsm_noise:g} --gradalign={self.gradalign:g}. Use one of them.",
-        )
-
-    def _check_epsilon_schedule(self):
-        if self.epsilon_schedule == "constant":
-            given = [n for n in ("epsilon_max", "epsilon_warmup") if getattr(self, n) is not None]
-            check(
-                not given and not self.epsilon_min,
-                f"A constant epsilon does not rise. Received: --{(given or ['epsilon_min'])[0]}. "
-                "Use --epsilon_schedule=linear.",
-            )
-            return
-        check(
-            self.framework != "standard",
-            f"Standard training has no epsilon. Received: --epsilon_schedule={self.epsilon_schedule}. "
-            "Leave it out, or use --framework=pgd_at.",
-        )
-        check(
-            self.epsilon_max is None or self.epsilon_warmup is None,
-            "--epsilon_max and --epsilon_warmup both say how fast epsilon rises. Use one of them.",
-        )
-        if self.epsilon_max is not None:
-            check_epsilon(self.norm, self.epsilon_max, "epsilon_max")
-        highest = self.epsilon if self.epsilon_max is None else self.epsilon_max
-        check(
-            self.epsilon_min <= self.epsilon <= highest,
-            "Epsilon rises from --epsilon_min towards --epsilon_max and stops at --epsilon. Received: "
-            f"--epsilon_min={self.epsilon_min:g} --epsilon={self.epsilon:g} --epsilon_max={highest:g}.",
-        )
-
-    def _check_periods(self):
-        resets = list(self.lr_resets)
-        check(
-            all(a < b for a, b in zip([0, *resets], [*resets, self.epochs], strict=True))
-            and all(reset == int(reset) for reset in resets),
-            "--lr_resets are whole epochs in rising order, after the first and before the last. "
-            f"Received: --lr_resets={','.join(f'{r:g}' for r in resets)} --epochs={self.epochs}.",
-        )
-        check(
-            not self.ensemble or len(resets) > 0,
-            "An ensemble has one model a period, and without --lr_resets there is one period. Received: "
-            "--ensemble. Add --lr_resets, such as --lr_resets=100,150 of 200 epochs.",
-        )
-
-    def _check_averages(self):
-        check(
-            self.swa_start is None or not self.ema,
-            "--swa_start and --ema are two averages of the weights, and one is shipped. Use one of them.",
-        )
-        check(
-            self.swa_start is None or self.swa_start < self.epochs,
-            f"--swa_start must lie before the last epoch. Received: --swa_start={self.swa_start} "
-            f"--epochs={self.epochs}.",
-        )
-        check(
-            not self.awp_gamma or self.weight_norm != "project" or self.head == "linear",
-            "AWP moves the class weights off the sphere that --weight_norm=project keeps them on. "
-            f"Received: --awp_gamma={self.awp_gamma:g}. Use --weight_norm=differentiable.",
-        )
-
-    def _check_extra_data(self):
-        if self.extra_data is None:
-            check(
-                self.extra_labels_by is None,
-                "--extra_labels_by labels the images of --extra_data. Received: no --extra_data. Name it.",
-            )
-            return
-        check(
-            0 < self.extra_fraction < 1,
-            f"--extra_fraction must lie between 0 and 1. Received: --extra_fraction={self.extra_fraction:g}.",
-        )
-        data.check_extra(self.extra_data, self.extra_labels_by is not None)
 
     @property
     def period_ends(self) -> tuple[int, ...]:

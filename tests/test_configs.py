@@ -152,6 +152,7 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"framework": "fast_at", "nfgsm_noise": 2.0, "start": "zero"}, "Leave --start out"),
         ({"framework": "fast_at", "nfgsm_noise": 2.0, "gradalign": 0.2}, "Use one of them"),
         ({"framework": "llr", "bn_mode": "eval"}, "same batch statistics.*Leave --bn_mode out"),
+        ({"framework": "cure", "steps": 5}, "'cure' crafts nothing. Received: --steps. Leave it out"),
         ({"framework": "llr", "llr_variant": "gama_only"}, "Did you mean 'gamma_only'"),
         ({"framework": "llr", "gamma_weight": -1.0}, "--gamma_weight must not be negative"),
         ({"epsilon_schedule": "quadratic"}, "Unknown epsilon_schedule 'quadratic'"),

@@ -1,0 +1,129 @@
+"""Which options of a training run go together; refused before TensorFlow starts."""
+
+import math
+
+from athe_tf import data
+from athe_tf.errors import check, check_choice
+
+NORMS = ("l1", "l2", "linf")
+
+
+def check_options(config) -> None:
+    """Raises `InputError`, with a remedy, where options of a `TrainConfig` contradict each other."""
+    check_fast_at(config)
+    check_epsilon_schedule(config)
+    check_periods(config)
+    check_averages(config)
+    check_extra_data(config)
+
+
+def check_epsilon(norm: str, epsilon: float, flag: str = "epsilon") -> None:
+    """Refuses a radius that no attack can use."""
+    check_choice("norm", norm, NORMS)
+    check(
+        math.isfinite(epsilon) and epsilon >= 0,
+        f"--{flag} must be a number that is not negative. Received: --{flag}={epsilon:g}.",
+    )
+    check(
+        norm != "linf" or epsilon <= 1,
+        f"Pixels lie in [0, 1], so --{flag} must not exceed 1 in linf. Received: --{flag}={epsilon:g}. "
+        f"Did you mean --{flag}={epsilon:g}/255?",
+    )
+
+
+def check_fast_at(config) -> None:
+    """N-FGSM and GradAlign are options of FastAT, and exclude each other."""
+    for name in ("nfgsm_noise", "gradalign"):
+        value = getattr(config, name)
+        check(
+            not value or config.framework == "fast_at",
+            f"--{name} is an option of fast_at. Received: --framework={config.framework} "
+            f"--{name}={value:g}. Leave --{name} out, or use --framework=fast_at.",
+        )
+        check(
+            not value or config.start is None,
+            f"--{name} says where the attack starts. Received: --start={config.start}. Leave --start out.",
+        )
+    check(
+        not (config.nfgsm_noise and config.gradalign),
+        "GradAlign starts at the image, N-FGSM far from it. Received: "
+        f"--nfgsm_noise={config.nfgsm_noise:g} --gradalign={config.gradalign:g}. Use one of them.",
+    )
+
+
+def check_epsilon_schedule(config) -> None:
+    """A schedule rises from below to the epsilon to train for."""
+    if config.epsilon_schedule == "constant":
+        given = [n for n in ("epsilon_max", "epsilon_warmup") if getattr(config, n) is not None]
+        check(
+            not given and not config.epsilon_min,
+            f"A constant epsilon does not rise. Received: --{(given or ['epsilon_min'])[0]}. "
+            "Use --epsilon_schedule=linear.",
+        )
+        return
+    check(
+        config.framework != "standard",
+        f"Standard training has no epsilon. Received: --epsilon_schedule={config.epsilon_schedule}. "
+        "Leave it out, or use --framework=pgd_at.",
+    )
+    check(
+        config.epsilon_max is None or config.epsilon_warmup is None,
+        "--epsilon_max and --epsilon_warmup both say how fast epsilon rises. Use one of them.",
+    )
+    if config.epsilon_max is not None:
+        check_epsilon(config.norm, config.epsilon_max, "epsilon_max")
+    highest = config.epsilon if config.epsilon_max is None else config.epsilon_max
+    check(
+        config.epsilon_min <= config.epsilon <= highest,
+        "Epsilon rises from --epsilon_min towards --epsilon_max and stops at --epsilon. Received: "
+        f"--epsilon_min={config.epsilon_min:g} --epsilon={config.epsilon:g} --epsilon_max={highest:g}.",
+    )
+
+
+def check_periods(config) -> None:
+    """Periods are whole epochs, and an ensemble needs some."""
+    resets = list(config.lr_resets)
+    check(
+        all(a < b for a, b in zip([0, *resets], [*resets, config.epochs], strict=True))
+        and all(reset == int(reset) for reset in resets),
+        "--lr_resets are whole epochs in rising order, after the first and before the last. "
+        f"Received: --lr_resets={','.join(f'{r:g}' for r in resets)} --epochs={config.epochs}.",
+    )
+    check(
+        not config.ensemble or len(resets) > 0,
+        "An ensemble has one model a period, and without --lr_resets there is one period. Received: "
+        "--ensemble. Add --lr_resets, such as --lr_resets=100,150 of 200 epochs.",
+    )
+
+
+def check_averages(config) -> None:
+    """One average is shipped, and AWP needs weights that can move."""
+    check(
+        config.swa_start is None or not config.ema,
+        "--swa_start and --ema are two averages of the weights, and one is shipped. Use one of them.",
+    )
+    check(
+        config.swa_start is None or config.swa_start < config.epochs,
+        f"--swa_start must lie before the last epoch. Received: --swa_start={config.swa_start} "
+        f"--epochs={config.epochs}.",
+    )
+    check(
+        not config.awp_gamma or config.weight_norm != "project" or config.head == "linear",
+        "AWP moves the class weights off the sphere that --weight_norm=project keeps them on. "
+        f"Received: --awp_gamma={config.awp_gamma:g}. Use --weight_norm=differentiable.",
+    )
+
+
+def check_extra_data(config) -> None:
+    """Extra images come from a file that can be read."""
+    if config.extra_data is None:
+        check(
+            config.extra_labels_by is None,
+            "--extra_labels_by labels the images of --extra_data. Received: no --extra_data. Name it.",
+        )
+        return
+    check(
+        0 < config.extra_fraction < 1,
+        f"--extra_fraction must lie between 0 and 1. Received: --extra_fraction={config.extra_fraction:g}.",
+    )
+    data.check_extra(config.extra_data, config.extra_labels_by is not None)
