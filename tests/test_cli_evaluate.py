@@ -94,7 +94,7 @@ def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypat
         (["--model={f}/two.keras", "--dataset=npz:{f}/pair.npz", "--protocol=pas"], "at least 3 classes"),
         (["--model={t}/broken", "--dataset=npz:{f}/data.npz"], "SavedModel in .* cannot be read"),
         (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--output={t}/file/x"], "Cannot write"),
-        (["--model={f}/net.keras", "--dataset=digits", "--image_size=9"], "cannot be called with images"),
+        (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--image_size=9"], "cannot be called with"),
     ],
 )
 def test_input_that_cannot_work_ends_with_a_message_and_code_2(

@@ -228,6 +228,7 @@ def test_pictures_show_images_that_fell_and_what_they_became(linear, tmp_path):
     assert (shown["adversarial_prediction"] != shown["label"]).all()
     moved = np.abs(shown["adversarial"] - shown["clean"]).max(axis=(1, 2, 3))
     np.testing.assert_allclose(moved, shown["norm"], atol=1e-6)
+    assert "<html" in report._repr_html_() and "data:image/png" in report.to_html()
 
 
 def test_a_report_without_attacks_says_that_nothing_is_known(linear):

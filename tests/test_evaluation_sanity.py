@@ -61,6 +61,7 @@ def test_gradients_that_point_the_wrong_way_are_found():
         return LINEAR(backwards(x))
 
     probe = probe_of(model, epsilon=6 * EPSILON)
+    probe.longer_pgd = probe.sweep = probe.pgd  # all of them climb the wrong way
     assert status(sanity.noise_is_weaker, probe) == "failed"
     assert status(sanity.black_box_is_weaker, probe) == "failed"
     assert status(sanity.huge_epsilon_reaches_zero, probe) == "failed"
@@ -113,6 +114,7 @@ def test_what_another_scale_finds_is_found():
     assert check.numbers["flattery at scale 1"] > 0.2 and check.numbers["missed"] > 0.2
     # An attack on the margin, which does not depend on the scale, leaves nothing to be found.
     margin = athe_tf.attacks.get("cw-linf-20", epsilon=EPSILON).run(probe.target, IMAGES, LABELS)
+    probe.noise = probe.fgsm = probe.longer_pgd = probe.square = probe.pgd
     line = AttackReport("cw-linf-20", ~margin.success, norms=margin.norm)
     probe.lines = [line]
     assert status(sanity.scale_does_not_matter, probe) == "passed"

@@ -51,7 +51,7 @@ def ran(monkeypatch):
 
 
 def test_an_interrupted_evaluation_ends_with_the_same_report(tmp_path, ran):
-    whole = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **SETTINGS)
+    whole = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), state=tmp_path / "whole", **SETTINGS)
     state = tmp_path / "state"
     with pytest.raises(Stopped):
         athe_tf.evaluate(LINEAR, (IMAGES, LABELS), state=state, progress=stop_at("pgd-3x4", 3), **SETTINGS)
