@@ -85,7 +85,6 @@ class Spread:
             return source.stream(batch_size, **options)
         # Endless: on a dataset with an end, workers would ask each other before each step if it is there.
         options["epochs"] = None
-
         return self._distributed(lambda part: source.stream(batch_size, **options, part=part), batch_size)
 
     def measuring(self, source, batch_size: int):
