@@ -1,6 +1,8 @@
 """Periodic adversarial scheduling: epsilon, learning rate, periods and the ensemble of their models."""
 
+import dataclasses
 import math
+import shutil
 
 import keras
 import numpy as np
@@ -289,43 +291,35 @@ def pas_config(workdir, **changes):
     return TrainConfig(**settings | changes)
 
 
-class Killed(Exception):
-    pass
-
-
 def test_a_run_keeps_a_model_a_period_and_makes_one_of_them_also_when_it_is_interrupted(tmp_path):
+    config = pas_config(tmp_path / "straight")
+    straight, stopped = Workdir(config.workdir), Workdir(tmp_path / "stopped")
+    original = callbacks.Backup.on_train_batch_end
     lines: list[str] = []
+    steps = []
 
-    def run(name, swa=None):
-        config = pas_config(tmp_path / name)
-        workdir = Workdir(config.workdir)
-        train(config, tiny_splits(), workdir, write=lambda text, **_: lines.append(text))
-        return workdir
+    def photographed(self, batch, logs=None):
+        original(self, batch, logs)
+        steps.append(1)
+        if len(steps) == 10:  # the second step of the third epoch, in the second period
+            shutil.copytree(straight.folder, stopped.folder)
 
-    straight = run("straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(callbacks.Backup, "on_train_batch_end", photographed)
+        train(config, tiny_splits(), straight, write=lambda text, **_: lines.append(text))
     kept = [athe_tf.load_model(straight.periods / f"{i}.keras") for i in (1, 2)]
     both = athe_tf.load_model(straight.ensemble)
     expected = np.mean([tf.nn.softmax(net(X)) for net in kept], axis=0)
     np.testing.assert_allclose(np.exp(both(X)), expected, atol=1e-6)
     assert_equal_weights(get_weights(kept[1]), get_weights(athe_tf.load_model(straight.final)))
     assert any("Ensemble of all periods" in line and "Robust validation accuracy" in line for line in lines)
-    original = callbacks.Backup.on_train_batch_end
-    steps = []
-
-    def killed(self, batch, logs=None):
-        original(self, batch, logs)
-        steps.append(1)
-        if len(steps) == 10:  # the second step of the third epoch, in the second period
-            raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(callbacks.Backup, "on_train_batch_end", killed)
-        with pytest.raises(Killed):
-            run("killed")
-    again = run("killed")
-    assert_equal_weights(get_weights(both), get_weights(athe_tf.load_model(again.ensemble)))
-    rows = [path.read_text().splitlines()[-1].split(",")[:3] for path in (straight.metrics, again.metrics)]
-    assert rows[0] == rows[1]
+    resumed = dataclasses.replace(config, workdir=str(stopped.folder))
+    train(resumed, tiny_splits(), stopped, write=lambda text, **_: None)
+    assert_equal_weights(get_weights(both), get_weights(athe_tf.load_model(stopped.ensemble)))
+    rows = [workdir.metrics.read_text().splitlines() for workdir in (straight, stopped)]
+    assert "epsilon" in rows[0][0].split(",")
+    for one, other in zip(*rows, strict=True):  # all but the seconds
+        assert one.rsplit(",", 1)[0] == other.rsplit(",", 1)[0]
 
 
 def test_a_config_becomes_schedules_in_updates(tmp_path):
