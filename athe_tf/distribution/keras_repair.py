@@ -28,7 +28,7 @@ def is_multi_worker(strategy) -> bool:
 def repair_fit() -> None:
     """Makes `fit` and `evaluate` work on several workers; calling it again does nothing."""
     trainer = keras_trainer.TensorFlowTrainer
-    if getattr(keras_trainer.reduce_per_replica, "repaired", False):
+    if hasattr(keras_trainer.reduce_per_replica, "__wrapped__"):
         return
     keras_trainer.reduce_per_replica = _repaired_reduction(keras_trainer.reduce_per_replica)
     trainer._maybe_symbolic_build = _repaired_build(trainer._maybe_symbolic_build)
@@ -41,7 +41,6 @@ def _repaired_reduction(original):
             return original(values, strategy, reduction)
         return keras.tree.map_structure(lambda v: strategy.reduce("MEAN", v, axis=None), values)
 
-    reduce_per_replica.repaired = True
     return reduce_per_replica
 
 
