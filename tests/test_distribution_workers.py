@@ -14,8 +14,8 @@ from athe_tf.workdir import Workdir, flagfile
 from tests.small_runs import get_weights
 from tests.worker_processes import python, wait_for, workers
 
-# 1,197 images make 4 steps an epoch: 20 steps. 200 validation images do not fill a batch of 240. Not TRADES: its
-# attack begins where the gradient is nearly zero, and there takes the signs of rounding errors.
+# 1,197 images make 4 steps an epoch: 20 steps. 200 validation images do not fill a batch of 240. Not TRADES:
+# its attack begins where the gradient is nearly zero, and there takes the signs of rounding errors.
 CONFIG = TrainConfig(
     dataset="digits",
     model="small_cnn",
