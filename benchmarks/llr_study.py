@@ -36,7 +36,7 @@ def main() -> None:
             repeated = Repeated(dataclasses.replace(config, **changes), splits)
             clean, robust = zip(*(repeated.run(seed) for seed in seeds), strict=True)
             means.append(statistics.mean(robust))
-            lost = f"{100 * (means[-1] - means[0]):+.1f} points" if len(means) > 1 else ""
+            lost = f"{100 * (means[-1] - means[0]):.1f} points" if len(means) > 1 else ""
             rows.append((framework, steps, shown(clean), shown(robust), lost))
             print(*rows[-1], flush=True)
     print(f"\n{len(seeds)} seeds\n\n{table(rows)}")
