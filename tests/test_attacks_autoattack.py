@@ -114,8 +114,9 @@ def test_each_stage_sees_only_what_the_last_left(linear):
     assert sorted(rows["first"]) == list(range(5, 60))
     assert sorted(rows["second"]) == np.flatnonzero(result.robust_after(first)).tolist()
     sizes = {name: sorted(len(ids) for who, ids in seen if who == name) for name in rows}
-    assert sizes["first"] == [7, 16, 16, 16]
-    assert sizes["second"][1:] == [16] * (len(sizes["second"]) - 1)  # survivors fill the batches
+    assert sizes["first"] == [13, 14, 14, 14]
+    survivors = len(rows["second"])  # they fill new batches
+    assert len(sizes["second"]) <= 2 * -(-survivors // 32) and sizes["second"][-1] - sizes["second"][0] <= 1
     np.testing.assert_array_equal(result.robust_after(second), ~result.success)
 
 

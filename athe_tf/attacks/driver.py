@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.attacks.journal import PROBES, TOLERANCE, Journal, fingerprint
-from athe_tf.attacks.lanes import map_in_lanes
+from athe_tf.attacks.lanes import even_batches, map_in_lanes
 from athe_tf.attacks.results import AttackResult, Attempt, Stage, misclassified
 from athe_tf.attacks.victim import Victim
 
@@ -74,9 +74,11 @@ def _run_stage(attack: "Attack", stage: Stage, task: Task, result, journal, work
     began = time.perf_counter()
     for index in range(stage.rounds):
         standing = result.standing(stage.first + index)
-        batches = [standing[i : i + task.batch_size] for i in range(0, len(standing), task.batch_size)]
         # After a resume, the same batches without the images whose round is over.
-        batches = [rows[result.rounds[rows] == stage.first + index] for rows in batches]
+        batches = [
+            rows[result.rounds[rows] == stage.first + index]
+            for rows in even_batches(standing, task.batch_size)
+        ]
 
         def one_batch(rows, index=index):
             names = tf.constant(task.ids[rows], tf.int64)

@@ -64,6 +64,21 @@ def craft_in_lanes(craft: Callable, x, y, ids):
     return tf.concat([craft(*part) for part in parts], axis=0)
 
 
+def even_batches(rows: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Rows in batches of at most `batch_size`, equal up to one row, so that no lane is left without work.
+
+    Example:
+
+    >>> [len(batch) for batch in even_batches(np.arange(90), 128)]      # two lanes
+    [45, 45]
+    """
+    count = -(-len(rows) // batch_size)
+    filled = -(-count // lane_count()) * lane_count()
+    if len(rows) >= filled * SMALLEST_HALF:
+        count = filled
+    return np.array_split(rows, count) if count else []
+
+
 def map_in_lanes(function: Callable, items: Iterable) -> Iterator[tuple[Any, Any]]:
     """Yields `(item, function(item))` in order, with as many calls under way as there are lanes.
 
