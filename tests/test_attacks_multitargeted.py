@@ -88,9 +88,14 @@ def test_settings_say_what_was_attacked():
     assert attacks.get("multitargeted", epsilon=0.1).settings()["targets"] == "all"
 
 
-def test_an_unknown_number_of_classes_is_refused_with_a_remedy(linear):
+def test_an_unknown_number_of_classes_is_found_out_or_refused_with_a_remedy(linear):
+    attack, y = attacks.get("multitargeted-2", epsilon=0.01), predictions(linear, IMAGES)
+    told, found_out = (attack.run(model, IMAGES, y) for model in (linear, lambda x: linear(x)))
+    assert told.stages[0].rounds == found_out.stages[0].rounds == 4
+    np.testing.assert_array_equal(told.success, found_out.success)
+    # A single call has no clean pass to learn it from.
     with pytest.raises(InputError, match=r"does not say how many classes.*num_classes=.*or `top_k`"):
-        attacks.get("multitargeted", epsilon=0.1).run(lambda x: linear(x), IMAGES, np.zeros(60, int))
+        attack(lambda x: linear(x), IMAGES, y)
     with pytest.raises(InputError, match="`top_k` must be at least 1"):
         attacks.get("multitargeted", epsilon=0.1, top_k=0)
     assert attacks.get("multitargeted", epsilon=0.1, top_k=9).rounds(athe_tf.victim(linear)) == 4
