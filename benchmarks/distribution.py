@@ -58,6 +58,7 @@ def measure(row: str, arguments) -> dict:
         synchronize(net)
         trainer = training.PGDAT(net, attacks.PGD(8 / 255, steps=arguments.attack_steps), margin=0.2)
         trainer.compile(training.MomentumSGD(0.01, weight_decay=5e-4))
+        trainer.optimizer.build(net.trainable_variables)
         rng = np.random.default_rng(0)
         images = ImageSet(rng.integers(0, 256, [512, 32, 32, 3], "uint8"), np.arange(512) % 10)
         batches = iter(spread.training(images, arguments.batch_size, seed=0))
