@@ -358,7 +358,11 @@ def test_the_estimate_of_work_only_shrinks(linear):
 
 def test_the_evaluator_knows_it(linear):
     report = athe_tf.evaluate(
-        linear, (IMAGES, predictions(linear, IMAGES)), attacks=["autoattack-smoke"], epsilon=0.03
+        linear,
+        (IMAGES, predictions(linear, IMAGES)),
+        attacks=["autoattack-smoke"],
+        epsilon=0.03,
+        checks=False,
     )
     assert report["autoattack-smoke"].accuracy < 1
     json.dumps(report.to_dict())
