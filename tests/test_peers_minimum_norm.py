@@ -115,10 +115,10 @@ def test_fab_is_not_weaker_than_that_of_autoattack(case, name, norm):
     torch.set_num_threads(1)
     targeted = {"targeted": True, "n_target_classes": 2} if name == "fab-t" else {}
     peer = fab.FABAttack_PT(
-        twin, norm=norm.capitalize(), n_iter=30, eps=EPSILON[norm], device="cpu", **targeted
+        twin, norm=norm.capitalize(), n_iter=100, eps=EPSILON[norm], device="cpu", **targeted
     )
     x_adv = peer.perturb(*(torch.from_numpy(v) for v in (x.transpose(0, 3, 1, 2).copy(), y.astype("int64"))))
     found = norms(net, x, y, x_adv.numpy().transpose(0, 2, 3, 1), norm)
     ours = {"n_targets": 2} if name == "fab-t" else {}
-    result = attacks.get(f"{name}-30", epsilon=EPSILON[norm], norm=norm, **ours).run(net, x, y)
+    result = attacks.get(f"{name}-100", epsilon=EPSILON[norm], norm=norm, **ours).run(net, x, y)
     assert_not_weaker(result, found, EPSILON[norm])
