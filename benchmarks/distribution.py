@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import athe_tf
 from athe_tf.distribution import Settings, Spread, start
 from athe_tf.distribution.cluster import find_cluster
 from benchmarks.convolution_peak import network_flops
+from benchmarks.ports import free_ports
 from benchmarks.timing import table
 
 import numpy as np  # isort: skip
@@ -104,15 +104,6 @@ def expected_traffic(net, passes: int = 1) -> dict:
 
 
 # -- all turns ----------------------------------------------------------------------------------------------
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody uses."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def turn(row: str, arguments) -> dict:

@@ -1,27 +1,18 @@
 """Processes that a test starts, and ends whatever happens."""
 
-import contextlib
 import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
 
+from benchmarks.ports import free_ports
+
 ROOT = pathlib.Path(__file__).parent.parent
 # Generous: machines that run tests are busy. A process that is still there then is a failure, not a hang.
 PATIENCE = 540
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody uses."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def tf_config(addresses, index: int) -> str:

@@ -173,9 +173,6 @@ class AutoAttack(Attack):
             result.notes = notes
         return results
 
-    def remarks(self, result: AttackResult) -> list[str]:
-        return result.notes
-
     def settings(self) -> dict:
         members = {member.name: member.settings() for member in self.attacks}
         return super().settings() | {"version": self.version, "profile": self.profile, "attacks": members}

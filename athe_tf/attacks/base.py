@@ -111,10 +111,6 @@ class Attack:
         """Passes of the network that an image takes in one round at most, for estimates of time."""
         return 2.0 * (getattr(self, "steps", None) or 1) + 1.0
 
-    def remarks(self, result: AttackResult) -> list[str]:
-        """What a reader of this result should be told."""
-        return []
-
     # -- for everybody ----------------------------------------------------------------------------------
 
     def __call__(self, model, x, y, ids=None, seed=0):

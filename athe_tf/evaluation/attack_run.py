@@ -101,7 +101,7 @@ class Runner:
             norms=result.norm,
             settings=settings,
             stages=_stages(result),
-            remarks=list(attack.remarks(result)),
+            remarks=list(result.notes),
             # The adversarial images themselves are let go of: memory does not grow with the attacks.
             shown=examples_of(target, result, images, labels, label),
         )
