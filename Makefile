@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help install demo test lint clean
+.PHONY: help install demo test test-long lint clean
 
 help:
 	@echo "make demo     train, evaluate, export and report on a TRADES+HE classifier of digits (about 2 minutes)"
-	@echo "make test     lint and run the whole test suite"
+	@echo "make test     lint and test (under 10 minutes)"
+	@echo "make test-long  the same checks for more frameworks, norms and attacks (5 minutes more)"
 	@echo "make install  make $(VENV) with athe_tf and its test tools"
 	@echo "make clean    remove $(VENV) and $(DEMO)"
 
@@ -34,6 +35,9 @@ lint: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist=worksteal
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist=worksteal -m long
 
 clean:
 	rm -rf $(VENV) $(DEMO)

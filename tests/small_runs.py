@@ -1,10 +1,15 @@
 """Tiny nets, data and runs that several tests train."""
 
+import contextlib
+import shutil
+
 import keras
 import numpy as np
+import pytest
 
 import athe_tf
 from athe_tf.data import ImageSet, Splits
+from athe_tf.training import callbacks
 
 SHAPE = (8, 8, 1)
 
@@ -47,3 +52,25 @@ def assert_equal_weights(one, other, atol=0.0):
             np.testing.assert_allclose(a, b, atol=atol, rtol=0)
         else:
             np.testing.assert_array_equal(a, b)
+
+
+@contextlib.contextmanager
+def photographed(folder, copies):
+    """Copies the folder of a run after steps of it: what a kill at that moment would leave on the disk.
+
+    Args:
+        folder: The folder of the run, which must make a backup after every step.
+        copies: From the number of a step to where the copy goes.
+    """
+    original = callbacks.Backup.on_train_batch_end
+    steps = []
+
+    def copying(self, batch, logs=None):
+        original(self, batch, logs)
+        steps.append(1)
+        if len(steps) in copies:
+            shutil.copytree(folder, copies[len(steps)])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(callbacks.Backup, "on_train_batch_end", copying)
+        yield

@@ -34,7 +34,7 @@ def smoke():
 # -- exact cases ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("norm", ["linf", pytest.param("l2", marks=pytest.mark.long)])
 def test_falls_exactly_what_lies_within_epsilon_of_a_linear_boundary(linear, norm):
     y = predictions(linear, IMAGES)
     radius = radii(linear, IMAGES, y, norm)
@@ -45,7 +45,7 @@ def test_falls_exactly_what_lies_within_epsilon_of_a_linear_boundary(linear, nor
     np.testing.assert_array_equal(found[sure], (radius < epsilon)[sure])
 
 
-@pytest.mark.parametrize("classes", [2, 3, 1000])
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.long), 1000])
 def test_any_number_of_classes(classes):
     model = linear_model(classes, shape=(3, 4, 1))
     x = grey_images(12, shape=(3, 4, 1))

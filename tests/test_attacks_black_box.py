@@ -126,7 +126,9 @@ def test_any_number_of_classes(case, classes):
     assert result.queries.max() <= budget
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case == "square" else pytest.param(case, marks=pytest.mark.long) for case in CASES]
+)
 def test_epsilon_zero_changes_nothing(linear, case):
     y = predictions(linear, IMAGES)
     attack, _ = make(case, epsilon=0.0)

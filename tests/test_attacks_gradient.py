@@ -31,8 +31,17 @@ def accuracy(result):
     return 1 - result.success.mean()
 
 
-@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
-@pytest.mark.parametrize("loss", ["margin", "dlr"])
+@pytest.mark.parametrize(
+    "norm, loss",
+    [
+        ("linf", "margin"),
+        ("l2", "dlr"),
+        ("l1", "margin"),
+        pytest.param("linf", "dlr", marks=pytest.mark.long),
+        pytest.param("l2", "margin", marks=pytest.mark.long),
+        pytest.param("l1", "dlr", marks=pytest.mark.long),
+    ],
+)
 def test_scale_free_losses_find_exactly_the_images_within_epsilon(linear, norm, loss):
     y = predictions(linear, IMAGES)
     radius = radii(linear, IMAGES, y, norm)
@@ -43,7 +52,9 @@ def test_scale_free_losses_find_exactly_the_images_within_epsilon(linear, norm, 
     np.testing.assert_array_equal(result.success[clear], (radius < epsilon)[clear])
 
 
-@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+@pytest.mark.parametrize(
+    "norm", ["linf", *(pytest.param(norm, marks=pytest.mark.long) for norm in ("l2", "l1"))]
+)
 def test_cross_entropy_is_exact_with_two_classes(norm):
     model = linear_model(classes=2)
     y = predictions(model, IMAGES)
@@ -88,8 +99,16 @@ def test_zero_steps_return_the_start(linear):
     assert moved.shape == start.shape
 
 
-@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
-@pytest.mark.parametrize("name", STEPPED)
+@pytest.mark.parametrize(
+    "name, norm",
+    [
+        (name, norm)
+        if norm == "linf" or name == "pgd-20"
+        else pytest.param(name, norm, marks=pytest.mark.long)
+        for name in STEPPED
+        for norm in EPSILON
+    ],
+)
 def test_images_stay_admissible_and_inputs_untouched(curved, name, norm):
     x = np.random.default_rng(3).uniform(size=(20, 6, 6, 1)).astype("float32")
     y = np.arange(20, dtype="int64") % 4
