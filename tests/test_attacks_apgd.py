@@ -88,6 +88,7 @@ def test_apgd_t_has_a_loss_for_few_classes(classes):
     assert_exact(attack, model, "linf")
 
 
+@pytest.mark.long
 def test_larger_epsilon_is_exact_and_counts_only_the_last_ball(linear):
     epsilon = median_radius(linear, "l1")
     attack = attacks.get("apgd-dlr-50", epsilon=epsilon, norm="l1", larger_epsilon=True)

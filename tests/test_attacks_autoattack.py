@@ -120,6 +120,7 @@ def test_each_stage_sees_only_what_the_last_left(linear):
     np.testing.assert_array_equal(result.robust_after(second), ~result.success)
 
 
+@pytest.mark.long
 def test_the_union_of_individual_runs_is_what_the_cascade_finds(linear, smoke):
     y = predictions(linear, IMAGES)
     alone = smoke.run_individually(linear, IMAGES, y)
@@ -175,6 +176,7 @@ def test_chance_in_a_model_is_noticed(linear):
     assert not any("differently each time" in note for note in steady)
 
 
+@pytest.mark.long
 def test_averaged_passes_see_through_noise(linear):
     """Noise of the logits hides the gradient of one pass, not the mean of many."""
     y = predictions(linear, IMAGES[:20])

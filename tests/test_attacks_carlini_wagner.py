@@ -26,6 +26,7 @@ def test_the_radius_is_found_and_success_is_exact(two_classes):
     np.testing.assert_array_equal(result.success[clear], (radius < epsilon)[clear])
 
 
+@pytest.mark.long
 def test_with_several_classes_a_second_start_finds_all_radii():
     model = linear_model()
     y = predictions(model, IMAGES)

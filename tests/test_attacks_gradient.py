@@ -203,7 +203,7 @@ def test_any_iterate_is_at_least_as_strong_as_the_last(curved):
     assert not (last & ~any_iterate).any()
 
 
-@pytest.mark.parametrize("loss", ["margin", "dlr"])
+@pytest.mark.parametrize("loss", ["margin", pytest.param("dlr", marks=pytest.mark.long)])
 def test_scale_free_losses_do_not_see_a_change_of_scale_and_shift(loss):
     model, scaled = linear_model(), linear_model(scale=30.0, shift=40.0)
     y = predictions(model, IMAGES)

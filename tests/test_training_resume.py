@@ -55,6 +55,7 @@ OPTIONS: dict[str, dict] = {
     "cure, warm-up": {"framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5},
     "gradalign, average over steps": {"framework": "fast_at", "gradalign": 0.2, "ema": 0.9},
 }  # fmt: skip
+LONG = ("standard", "alp", "cure, warm-up", "gradalign, average over steps")
 
 
 def settings(framework, workdir, **changes):
@@ -136,6 +137,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(framewo
 
 
 # Steps of an epoch: 4. The first step, the first of an epoch, the last but one of an epoch.
+@pytest.mark.long
 def test_a_run_can_be_interrupted_at_any_step(tmp_path):
     config = settings("trades", tmp_path / "straight", backup_minutes=0.0)
     copies = {step: tmp_path / f"stopped_{step}" for step in (1, 5, 7)}
@@ -146,7 +148,9 @@ def test_a_run_can_be_interrupted_at_any_step(tmp_path):
         assert_equal_weights(expected, get_weights(resumed.net))
 
 
-@pytest.mark.parametrize("case", OPTIONS)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in OPTIONS]
+)
 def test_a_run_with_these_options_continues_bit_for_bit_from_the_middle_of_its_second_epoch(case, tmp_path):
     settings = {
         "epsilon": 0.1, "epochs": 3, "batch_size": 16, "learning_rate": 0.05, "lr_drops": (1.5,),
