@@ -2,6 +2,7 @@
 
     python -m benchmarks.train_step                     # WRN-10-1, batch 128, PGD-10
     python -m benchmarks.train_step --no_torch --rows=MART,LLR,CURE,AWP,N-FGSM,GradAlign,standard
+    python -m benchmarks.train_step --no_torch --rows=FastAT --instances=3 --repeats=25
     python -m benchmarks.train_step --model=wrn-16-4 --batch_size=64 --repeats=5
 
 Every row is measured in one process, interleaved, best of many. "A/A" is plain PGD-AT a second time: what
@@ -138,6 +139,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--rows", default="PGD-AT,TRADES", help="rows whose names contain one of these")
+    parser.add_argument("--instances", type=int, default=1, help="build every row so often; the best counts")
     parser.add_argument("--no_torch", action="store_true", help="leave PyTorch out")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -149,10 +151,19 @@ def main() -> None:
         if any(part in name for part in arguments.rows.split(","))
     }
     steps = {name: step_of(trainer, x, y) for name, trainer in trainers.items()}
+    # Two graphs of the same step may differ by more than a head costs.
+    again = {
+        (name, number): step_of(trainer_for(name, framework, head, arguments), x, y)
+        for name, framework, head in ROWS
+        if name in trainers
+        for number in range(1, arguments.instances)
+    }
     torch_steps = {} if arguments.no_torch else torch_step(arguments, x, y)
     convolutions = peak_candidates()
     peaks = {name: function for name, (function, _) in convolutions.items()}
-    best = interleaved(steps | torch_steps | peaks, arguments.repeats)
+    best = interleaved(steps | torch_steps | peaks | again, arguments.repeats)
+    for name, number in again:
+        best[name] = min(best[name], best[name, number])
     measured = {name: best[name] for name in steps | torch_steps}
     report(arguments, trainers, measured, peak_of(best, convolutions))
 
