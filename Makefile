@@ -9,8 +9,8 @@ DEMO := runs/demo
 
 help:
 	@echo "make demo     train, evaluate, export and report on a TRADES+HE classifier of digits (about 2 minutes)"
-	@echo "make test     lint and test (under 10 minutes)"
-	@echo "make test-long  the same checks for more frameworks, norms and attacks (5 minutes more)"
+	@echo "make test     lint and run the tests, without those marked long"
+	@echo "make test-long  the tests marked long"
 	@echo "make install  make $(VENV) with athe_tf and its test tools"
 	@echo "make clean    remove $(VENV) and $(DEMO)"
 
