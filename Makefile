@@ -5,12 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help install demo test test-long lint clean
+.PHONY: help install demo test lint clean
 
 help:
 	@echo "make demo     train, evaluate, export and report on a TRADES+HE classifier of digits (about 2 minutes)"
-	@echo "make test     lint and run the tests, without those marked long"
-	@echo "make test-long  the tests marked long"
+	@echo "make test     lint and run the tests"
 	@echo "make install  make $(VENV) with athe_tf and its test tools"
 	@echo "make clean    remove $(VENV) and $(DEMO)"
 
@@ -35,9 +34,6 @@ lint: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist=worksteal
-
-test-long: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist=worksteal -m long
 
 clean:
 	rm -rf $(VENV) $(DEMO)

@@ -1,6 +1,7 @@
 """Tiny nets, data and runs that several tests train."""
 
 import contextlib
+import functools
 import shutil
 
 import keras
@@ -9,6 +10,7 @@ import pytest
 
 import athe_tf
 from athe_tf.data import ImageSet, Splits
+from athe_tf.models import small_cnn
 from athe_tf.training import callbacks
 
 SHAPE = (8, 8, 1)
@@ -55,6 +57,32 @@ def assert_equal_weights(one, other, atol=0.0):
 
 
 @contextlib.contextmanager
+def small_cnn_of_one_layer():
+    """`small_cnn` with the least that has everything a step meets: most of a short run is tracing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_cnn, "CHANNELS", (4,))
+        patch.setattr(small_cnn, "FEATURES", 8)
+        yield
+
+
+@contextlib.contextmanager
+def after_step(number, action):
+    """Calls `action` once a run of the programs has made a step and its backup, counted from 1."""
+    original = callbacks.Backup.on_train_batch_end
+    steps = []
+
+    def acting(self, batch, logs=None):
+        original(self, batch, logs)
+        steps.append(1)
+        if len(steps) == number:
+            action()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(callbacks.Backup, "on_train_batch_end", acting)
+        yield
+
+
+@contextlib.contextmanager
 def photographed(folder, copies):
     """Copies the folder of a run after steps of it: what a kill at that moment would leave on the disk.
 
@@ -62,15 +90,7 @@ def photographed(folder, copies):
         folder: The folder of the run, which must make a backup after every step.
         copies: From the number of a step to where the copy goes.
     """
-    original = callbacks.Backup.on_train_batch_end
-    steps = []
-
-    def copying(self, batch, logs=None):
-        original(self, batch, logs)
-        steps.append(1)
-        if len(steps) in copies:
-            shutil.copytree(folder, copies[len(steps)])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(callbacks.Backup, "on_train_batch_end", copying)
+    with contextlib.ExitStack() as stack:
+        for number, copy in copies.items():
+            stack.enter_context(after_step(number, functools.partial(shutil.copytree, folder, copy)))
         yield

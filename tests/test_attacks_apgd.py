@@ -58,9 +58,9 @@ def median_radius(model, norm):
         ("linf", "dlr"),
         ("l2", "margin"),
         ("l1", "dlr"),
-        pytest.param("linf", "margin", marks=pytest.mark.long),
-        pytest.param("l2", "dlr", marks=pytest.mark.long),
-        pytest.param("l1", "margin", marks=pytest.mark.long),
+        ("linf", "margin"),
+        ("l2", "dlr"),
+        ("l1", "margin"),
     ],
 )
 def test_scale_free_losses_find_exactly_the_images_within_epsilon(linear, norm, loss):
@@ -72,9 +72,7 @@ def test_targets_by_clean_rank_find_exactly_the_images_within_epsilon(linear):
     assert_exact(attacks.get("apgd-t", epsilon=median_radius(linear, "l1"), norm="l1"), linear, "l1")
 
 
-@pytest.mark.parametrize(
-    "norm", ["linf", *(pytest.param(norm, marks=pytest.mark.long) for norm in ("l2", "l1"))]
-)
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_two_classes_are_exact_with_cross_entropy(norm):
     model = linear_model(classes=2)
     assert_exact(attacks.get("apgd-ce", epsilon=median_radius(model, norm), norm=norm), model, norm)
@@ -88,7 +86,6 @@ def test_apgd_t_has_a_loss_for_few_classes(classes):
     assert_exact(attack, model, "linf")
 
 
-@pytest.mark.long
 def test_larger_epsilon_is_exact_and_counts_only_the_last_ball(linear):
     epsilon = median_radius(linear, "l1")
     attack = attacks.get("apgd-dlr-50", epsilon=epsilon, norm="l1", larger_epsilon=True)
@@ -196,7 +193,7 @@ def test_more_restarts_and_more_targets_never_help_the_model(curved):
     assert not (one & ~all_targets).any() and not (all_targets & ~twice).any()
 
 
-@pytest.mark.parametrize("name", [pytest.param("apgd-dlr-10", marks=pytest.mark.long), "apgd-t-10"])
+@pytest.mark.parametrize("name", ["apgd-dlr-10", "apgd-t-10"])
 def test_scale_and_shift_of_the_logits_do_not_matter(linear, name):
     scaled = linear_model(scale=30.0, shift=40.0)
     y = predictions(linear, IMAGES)

@@ -1,10 +1,8 @@
 """AutoAttack: the cascade, its checks, its state file."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
-import textwrap
 
 import keras
 import numpy as np
@@ -16,6 +14,7 @@ from athe_tf import attacks
 from athe_tf.attacks import AutoAttack
 from athe_tf.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.warm_processes import CONTEXT
 
 IMAGES = grey_images()
 
@@ -34,7 +33,7 @@ def smoke():
 # -- exact cases ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("norm", ["linf", pytest.param("l2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_falls_exactly_what_lies_within_epsilon_of_a_linear_boundary(linear, norm):
     y = predictions(linear, IMAGES)
     radius = radii(linear, IMAGES, y, norm)
@@ -45,7 +44,7 @@ def test_falls_exactly_what_lies_within_epsilon_of_a_linear_boundary(linear, nor
     np.testing.assert_array_equal(found[sure], (radius < epsilon)[sure])
 
 
-@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.long), 1000])
+@pytest.mark.parametrize("classes", [2, 3, 1000])
 def test_any_number_of_classes(classes):
     model = linear_model(classes, shape=(3, 4, 1))
     x = grey_images(12, shape=(3, 4, 1))
@@ -120,7 +119,6 @@ def test_each_stage_sees_only_what_the_last_left(linear):
     np.testing.assert_array_equal(result.robust_after(second), ~result.success)
 
 
-@pytest.mark.long
 def test_the_union_of_individual_runs_is_what_the_cascade_finds(linear, smoke):
     y = predictions(linear, IMAGES)
     alone = smoke.run_individually(linear, IMAGES, y)
@@ -176,7 +174,6 @@ def test_chance_in_a_model_is_noticed(linear):
     assert not any("differently each time" in note for note in steady)
 
 
-@pytest.mark.long
 def test_averaged_passes_see_through_noise(linear):
     """Noise of the logits hides the gradient of one pass, not the mean of many."""
     y = predictions(linear, IMAGES[:20])
@@ -311,21 +308,6 @@ def test_a_state_of_something_else_is_refused(linear, tmp_path):
         AutoAttack(0.03, **settings).run(linear, IMAGES, y, state=state)
 
 
-KILLED = """
-    import os, signal, sys
-    import athe_tf
-    from tests.test_attacks_autoattack import killable
-
-    calls = []
-    def kill(*_):
-        calls.append(1)
-        if len(calls) == 6:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    killable(state=sys.argv[1], progress=kill)
-"""
-
-
 def killable(**kwargs):
     """A run of ten batches or so."""
     model = linear_model()
@@ -333,11 +315,24 @@ def killable(**kwargs):
     return attack.run(model, IMAGES, predictions(model, IMAGES), batch_size=16, **kwargs)
 
 
+def die_after_six_batches(state):
+    batches = []
+
+    def kill(*_):
+        batches.append(1)
+        if len(batches) == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    killable(state=state, progress=kill)
+
+
 def test_killed_and_run_again_it_gives_the_same(tmp_path):
     state, batches = tmp_path / "state.npz", []
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(state)]
-    killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed = CONTEXT.Process(target=die_after_six_batches, args=(state,))
+    killed.start()
+    killed.join(120)
+    killed.kill()
+    assert killed.exitcode == -signal.SIGKILL
     resumed = killable(state=state, progress=lambda *_: batches.append(1))
     left = len(batches)
     whole = killable(progress=lambda *_: batches.append(1))

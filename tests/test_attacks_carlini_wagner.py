@@ -26,7 +26,6 @@ def test_the_radius_is_found_and_success_is_exact(two_classes):
     np.testing.assert_array_equal(result.success[clear], (radius < epsilon)[clear])
 
 
-@pytest.mark.long
 def test_with_several_classes_a_second_start_finds_all_radii():
     model = linear_model()
     y = predictions(model, IMAGES)
@@ -38,7 +37,7 @@ def test_with_several_classes_a_second_start_finds_all_radii():
     assert (ratio >= 0.9999).all()
 
 
-@pytest.mark.parametrize("initial_c", [1e-4, pytest.param(1.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize("initial_c", [1e-4, 1.0])
 def test_the_search_forgets_where_it_began(two_classes, initial_c):
     y = predictions(two_classes, IMAGES)
     radius = radii(two_classes, IMAGES, y, "l2")

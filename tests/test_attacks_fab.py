@@ -135,7 +135,6 @@ def test_scale_and_shift_of_the_logits_do_not_matter(linear):
     np.testing.assert_allclose(plain.norm, other.norm, rtol=2e-3)
 
 
-@pytest.mark.long
 def test_stopping_at_epsilon_saves_passes_and_keeps_the_verdict(linear):
     y = predictions(linear, IMAGES)
     full = attacks.get("fab-20", epsilon=0.03).run(linear, IMAGES, y)
@@ -148,7 +147,6 @@ def test_stopping_at_epsilon_saves_passes_and_keeps_the_verdict(linear):
     assert stopped.queries[full.success].min() == 3 and stopped.gradients[full.success].min() == 8
 
 
-@pytest.mark.long
 def test_restarts_begin_at_half_of_epsilon_and_only_survivors_see_them(linear):
     y = predictions(linear, IMAGES)
     for norm in NORMS:

@@ -37,9 +37,9 @@ def accuracy(result):
         ("linf", "margin"),
         ("l2", "dlr"),
         ("l1", "margin"),
-        pytest.param("linf", "dlr", marks=pytest.mark.long),
-        pytest.param("l2", "margin", marks=pytest.mark.long),
-        pytest.param("l1", "dlr", marks=pytest.mark.long),
+        ("linf", "dlr"),
+        ("l2", "margin"),
+        ("l1", "dlr"),
     ],
 )
 def test_scale_free_losses_find_exactly_the_images_within_epsilon(linear, norm, loss):
@@ -52,9 +52,7 @@ def test_scale_free_losses_find_exactly_the_images_within_epsilon(linear, norm, 
     np.testing.assert_array_equal(result.success[clear], (radius < epsilon)[clear])
 
 
-@pytest.mark.parametrize(
-    "norm", ["linf", *(pytest.param(norm, marks=pytest.mark.long) for norm in ("l2", "l1"))]
-)
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_cross_entropy_is_exact_with_two_classes(norm):
     model = linear_model(classes=2)
     y = predictions(model, IMAGES)
@@ -101,13 +99,7 @@ def test_zero_steps_return_the_start(linear):
 
 @pytest.mark.parametrize(
     "name, norm",
-    [
-        (name, norm)
-        if norm == "linf" or name == "pgd-20"
-        else pytest.param(name, norm, marks=pytest.mark.long)
-        for name in STEPPED
-        for norm in EPSILON
-    ],
+    [(name, norm) for name in STEPPED for norm in EPSILON],
 )
 def test_images_stay_admissible_and_inputs_untouched(curved, name, norm):
     x = np.random.default_rng(3).uniform(size=(20, 6, 6, 1)).astype("float32")
@@ -203,7 +195,7 @@ def test_any_iterate_is_at_least_as_strong_as_the_last(curved):
     assert not (last & ~any_iterate).any()
 
 
-@pytest.mark.parametrize("loss", ["margin", pytest.param("dlr", marks=pytest.mark.long)])
+@pytest.mark.parametrize("loss", ["margin", "dlr"])
 def test_scale_free_losses_do_not_see_a_change_of_scale_and_shift(loss):
     model, scaled = linear_model(), linear_model(scale=30.0, shift=40.0)
     y = predictions(model, IMAGES)

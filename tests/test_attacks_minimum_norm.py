@@ -107,7 +107,7 @@ def test_one_trace_serves_all_batch_sizes(curved, images, results, name):
     assert len(functions) == 1  # they are concrete: a function is a trace
 
 
-@pytest.mark.parametrize("classes", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (3, 10))])
+@pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_any_number_of_classes_will_do(name, classes):
     shape = (3, 4, 1)

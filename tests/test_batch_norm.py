@@ -1,10 +1,5 @@
 """`BatchNorm`: PyTorch's numbers, exact derivatives, and the four modes."""
 
-import pathlib
-import subprocess
-import sys
-import textwrap
-
 import keras
 import numpy as np
 import pytest
@@ -18,9 +13,9 @@ from athe_tf.layers.batch_norm import (
     foreign_batch_norms,
     frozen_batch_statistics,
 )
+from tests.warm_processes import CONTEXT
 
 SHAPE = (6, 4, 5, 3)
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 def images(seed=0, shape=SHAPE, dtype="float32"):
@@ -213,35 +208,38 @@ def test_foreign_batch_norms_are_found_in_nested_models():
     assert foreign_batch_norms(keras.Sequential([keras.Input((4,)), BatchNorm()])) == []
 
 
+def two_replicas_synchronise():
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    x = np.random.default_rng(0).normal(size=(8, 2, 2, 3)).astype("float32") * 2 + 1
+    halves = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(x.reshape(2, 4, 2, 2, 3)[context.replica_id_in_sync_group])
+    )
+    with strategy.scope():
+        layer = BatchNorm(synchronized=True)
+        layer.build(x.shape)
+
+    @tf.function
+    def crafted(batch):
+        with batch_statistics_without_update():
+            return layer(batch, training=True)
+
+    @tf.function
+    def run(step, batch):
+        return tf.concat(strategy.experimental_local_results(strategy.run(step, (batch,))), 0)
+
+    expected = (x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + 1e-5)
+    np.testing.assert_allclose(run(crafted, halves), expected, atol=1e-4)
+    np.testing.assert_array_equal(layer.moving_mean.numpy(), np.zeros(3))
+    run(lambda batch: layer(batch, training=True), halves)
+    for moving in strategy.experimental_local_results(layer.moving_variance.value):
+        np.testing.assert_allclose(moving, 0.9 + 0.1 * x.var((0, 1, 2), ddof=1), rtol=1e-4)
+
+
 def test_replicas_synchronise_and_see_their_own_mode():
     # Logical devices must exist before TensorFlow starts: hence the process of its own.
-    program = """
-        import numpy as np, tensorflow as tf
-        from athe_tf.layers.batch_norm import BatchNorm, batch_statistics_without_update
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        x = np.random.default_rng(0).normal(size=(8, 2, 2, 3)).astype("float32") * 2 + 1
-        halves = strategy.experimental_distribute_values_from_function(
-            lambda context: tf.constant(x.reshape(2, 4, 2, 2, 3)[context.replica_id_in_sync_group]))
-        with strategy.scope():
-            layer = BatchNorm(synchronized=True)
-            layer.build(x.shape)
-
-        @tf.function
-        def crafted(batch):
-            with batch_statistics_without_update():
-                return layer(batch, training=True)
-
-        @tf.function
-        def run(step, batch):
-            return tf.concat(strategy.experimental_local_results(strategy.run(step, (batch,))), 0)
-
-        expected = (x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + 1e-5)
-        np.testing.assert_allclose(run(crafted, halves), expected, atol=1e-4)
-        np.testing.assert_array_equal(layer.moving_mean.numpy(), np.zeros(3))
-        run(lambda batch: layer(batch, training=True), halves)
-        for moving in strategy.experimental_local_results(layer.moving_variance.value):
-            np.testing.assert_allclose(moving, 0.9 + 0.1 * x.var((0, 1, 2), ddof=1), rtol=1e-4)
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=120, cwd=ROOT)
+    process = CONTEXT.Process(target=two_replicas_synchronise)
+    process.start()
+    process.join(120)
+    assert process.exitcode == 0

@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from tests.warm_processes import run_program
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIGITS = "--flagfile=configs/digits_trades_he.flags"
 
@@ -18,9 +20,9 @@ def program(name, *flags, cwd=ROOT):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
-def refused(name, *flags):
+def refused(name, *flags, by=program):
     """Runs a program that must refuse its input: code 2, one message, no traceback."""
-    result = program(name, *flags)
+    result = by(name, *flags)
     assert result.returncode == 2, result.stdout + result.stderr
     assert "Traceback" not in result.stderr and result.stdout == ""
     return result.stderr
@@ -67,7 +69,7 @@ def test_train_refuses_bad_input_before_tensorflow_starts(flags, message, tmp_pa
     ],
 )
 def test_evaluate_refuses_bad_input(flags, message):
-    error = refused("evaluate", *flags)
+    error = refused("evaluate", *flags, by=run_program)
     assert re.search(message, error), error
 
 
@@ -100,14 +102,14 @@ def test_an_archive_that_does_not_fit_is_refused(archive, message, tmp_path):
         key: np.zeros(shape, "uint8" if key.startswith("x") else "int64") for key, shape in archive.items()
     }
     np.savez(tmp_path / "d.npz", **arrays)
-    error = refused("train", f"--dataset=npz:{tmp_path / 'd.npz'}", f"--workdir={tmp_path / 'run'}")
+    flags = [f"--dataset=npz:{tmp_path / 'd.npz'}", f"--workdir={tmp_path / 'run'}"]
+    error = refused("train", *flags, by=run_program)
     assert re.search(message, error, re.DOTALL), error
 
 
 def test_a_data_set_that_is_not_there_says_what_to_do(tmp_path):
-    error = refused(
-        "train", "--dataset=cifar10", f"--data_dir={tmp_path / 'data'}", f"--workdir={tmp_path / 'run'}"
-    )
+    flags = ["--dataset=cifar10", f"--data_dir={tmp_path / 'data'}", f"--workdir={tmp_path / 'run'}"]
+    error = refused("train", *flags, by=run_program)
     assert "could not be downloaded" in error and "Give --data_dir with a prepared copy" in error
     assert not (tmp_path / "run").exists()
 
@@ -124,16 +126,16 @@ def test_the_whole_way_once(tmp_path):
         assert (run / name).exists(), name
     assert not (run / "backup").exists()
 
-    evaluated = program("evaluate", f"--model={run}", "--attacks=fgsm,pgd-5", "--nochecks", f"--output={out}")
+    evaluated = run_program("evaluate", f"--model={run}", "--attacks=fgsm,pgd-5", f"--output={out}")
     assert evaluated.returncode == 0, evaluated.stderr
-    assert "worst case" in evaluated.stdout
+    assert "worst case" in evaluated.stdout and "fgsm" in evaluated.stdout
     report = json.loads((out / "evaluation.json").read_text())
     config = json.loads((run / "config.json").read_text())
     assert report["epsilon"] == "0.2" and config["epsilon"] == 0.2 and report["dataset"].startswith("digits")
 
-    exported = program("export", f"--model={run / 'best.keras'}", f"--output={tmp_path / 'export'}")
+    exported = run_program("export", f"--model={run / 'best.keras'}", f"--output={tmp_path / 'export'}")
     assert exported.returncode == 0, exported.stderr
-    again = program(
+    again = run_program(
         "evaluate",
         f"--model={tmp_path / 'export'}",
         "--dataset=digits",
@@ -146,12 +148,16 @@ def test_the_whole_way_once(tmp_path):
     flags = json.loads((tmp_path / "again" / "evaluation.json").read_text())["flags"]
     assert flags == report["flags"]
 
-    other = refused("train", *short, "--seed=1")
+    other = refused("train", *short, "--seed=1", by=run_program)
     assert "holds another run" in other and "--seed=1 (there: 0)" in other
+
+    # The flags that the run wrote down are those of the run, which is finished.
+    repeated = run_program("train", f"--flagfile={run / 'flags.txt'}", f"--workdir={run}")
+    assert repeated.returncode == 0 and "is finished" in repeated.stdout, repeated.stderr
 
 
 def test_plan_prints_costs_and_writes_nothing(tmp_path):
-    planned = program("train", DIGITS, "--plan", f"--workdir={tmp_path / 'run'}")
+    planned = run_program("train", DIGITS, "--plan", f"--workdir={tmp_path / 'run'}")
     assert planned.returncode == 0, planned.stderr
     for word in ("steps:", "passes a step:", "seconds a step:", "total time:", "memory:"):
         assert word in planned.stdout
@@ -160,16 +166,14 @@ def test_plan_prints_costs_and_writes_nothing(tmp_path):
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_backup(tmp_path):
     run = tmp_path / "run"
-    flags = [DIGITS, "--learning_rate=1e30", "--epochs=3", "--lr_drops=2", f"--workdir={run}"]
-    error = refused_with_output("train", *flags)
+    flags = [DIGITS, "--learning_rate=1e30", "--epochs=3", "--lr_drops=2", "--backup_minutes=0"]
+    error = refused_with_output("train", *flags, f"--workdir={run}")
     assert re.search(r"Training stopped at step \d+: .* is not a number", error), error
-    kept = list(run.glob("backup/*.npz"))
-    for path in kept:
-        with np.load(path) as arrays:
-            assert all(np.isfinite(arrays[k]).all() for k in arrays.files if k.startswith("v"))
+    with np.load(run / "backup" / "state.npz") as arrays:
+        assert all(np.isfinite(arrays[k]).all() for k in arrays.files if k.startswith("v"))
 
 
 def refused_with_output(name, *flags):
-    result = program(name, *flags)
+    result = run_program(name, *flags)
     assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
     return result.stderr

@@ -12,14 +12,14 @@ from athe_tf.distribution.settings import Settings, read_local_settings, read_se
 from athe_tf.distribution.spread import Spread, fill, start
 from athe_tf.errors import InputError
 from tests.small_runs import tiny_splits
-from tests.worker_processes import Processes, free_ports, python, tf_config
+from tests.worker_processes import Processes, free_ports, tf_config
 
 
 @pytest.fixture(scope="module")
 def replicas(tmp_path_factory):
     """What `tests/replica_run.py` found out, in a process whose CPU is divided into two devices."""
     folder = tmp_path_factory.mktemp("replicas")
-    with Processes([python("-m", "tests.replica_run", folder / "found.npz")], folder) as processes:
+    with Processes([("tests.replica_run", folder / "found.npz")], folder) as processes:
         processes.succeed()
     with np.load(folder / "found.npz") as file:
         return {name: file[name] for name in file.files}

@@ -12,7 +12,7 @@ from athe_tf.config import TrainConfig, to_json
 from athe_tf.training.run import train
 from athe_tf.workdir import Workdir, flagfile
 from tests.small_runs import get_weights
-from tests.worker_processes import python, wait_for, workers
+from tests.worker_processes import wait_for, workers
 
 # 1,197 images make 4 steps an epoch: 20 steps. 200 validation images do not fill a batch of 240. Not TRADES:
 # its attack begins where the gradient is nearly zero, and there takes the signs of rounding errors.
@@ -43,7 +43,7 @@ def undisturbed(tmp_path_factory):
     (folder / "config.json").write_text(to_json(in_folder(folder / "run")))
 
     def command(index):
-        return python("-m", "tests.worker_run", folder / "config.json", folder / f"{index}.npz")
+        return ("tests.worker_run", folder / "config.json", folder / f"{index}.npz")
 
     with workers(command, folder / "logs") as processes:
         processes.succeed()
@@ -115,7 +115,7 @@ def test_workers_agree_on_the_chiefs_numbers(undisturbed):
 def test_a_lost_worker_ends_the_run_and_a_new_start_continues_it(undisturbed, tmp_path):
     # A backup after every step, so that the kill falls into the middle of an epoch.
     config = in_folder(tmp_path / "run", backup_minutes=0.0)
-    command = python("-m", "athe_tf.cli.train", *flagfile(config).split(), f"--workdir={config.workdir}")
+    command = ("athe_tf.cli.train", *flagfile(config).split(), f"--workdir={config.workdir}")
     workdir = Workdir(config.workdir)
     with workers(command, tmp_path / "first") as processes:
         wait_for(workdir.backup, processes)

@@ -27,6 +27,8 @@ def test_both_give_identical_flags_attack_by_attack(models):
     keras_file, exported, labels = models
     wanted = [
         "fgsm",
+        "cw-linf-5",
+        "deepfool-10",
         attacks.get("adaptive-pgd-5", epsilon=EPSILON),
         attacks.get("feature-5", epsilon=EPSILON, n_targets=4),
         "square-20",

@@ -4,9 +4,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import keras
 import numpy as np
@@ -21,30 +18,25 @@ from athe_tf.training.run import train
 from athe_tf.training.state import Progress, load_state, save_state
 from athe_tf.workdir import Workdir, flagfile
 from tests.small_runs import (
+    after_step,
     assert_equal_weights,
     get_weights,
     photographed,
+    small_cnn_of_one_layer,
     tiny_batch,
     tiny_net,
     tiny_splits,
 )
+from tests.warm_processes import CONTEXT
+from tests.worker_processes import Processes, wait_for
 
-EPOCHS = 3
-FRAMEWORK_FLAGS: dict[str, dict] = {
-    "pgd_at": {"steps": 2},
-    "alp": {"steps": 2},
-    "trades": {"steps": 2},
-    "free_at": {"replays": 2},
-    "mart": {"steps": 2},
-    "llr": {"steps": 2},
-}
-# Killed for real in every run of the tests: an attack's graph, and noise that must not be lost.
-KILLED = ("trades", "free_at")
-# What a kill in the second epoch would leave on the disk is continued: a third of the time.
-OPTIONS: dict[str, dict] = {
+# Every framework, and beside it what else must survive a kill. Four steps an epoch, three epochs.
+CASES: dict[str, dict] = {
     "standard": {"framework": "standard"},
-    "pgd_at": {"framework": "pgd_at", "steps": 1},
-    "alp": {"framework": "alp", "steps": 1},
+    "pgd_at": {"framework": "pgd_at", "steps": 2},
+    "alp": {"framework": "alp", "steps": 2},
+    "trades": {"framework": "trades", "steps": 2},
+    "free_at": {"framework": "free_at", "replays": 2},
     "fast_at, extra data": {"framework": "fast_at", "nfgsm_noise": 2.0, "extra_fraction": 0.25},
     "mart, perturbed weights, average over epochs": {
         "framework": "mart", "steps": 1, "awp_gamma": 0.01, "awp_start": 1.0, "swa_start": 1,
@@ -53,27 +45,10 @@ OPTIONS: dict[str, dict] = {
         "framework": "llr", "steps": 1, "epsilon_schedule": "cosine", "lr_resets": (2.0,),
     },
     "cure, warm-up": {"framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5},
-    "gradalign, average over steps": {"framework": "fast_at", "gradalign": 0.2, "ema": 0.9},
+    "gradalign, extra data, average over steps": {
+        "framework": "fast_at", "gradalign": 0.2, "ema": 0.9, "extra_fraction": 0.25,
+    },
 }  # fmt: skip
-LONG = ("standard", "alp", "cure, warm-up", "gradalign, average over steps")
-
-
-def settings(framework, workdir, **changes):
-    base = {
-        "dataset": "digits",
-        "model": "small_cnn",
-        "head": "he",
-        "framework": framework,
-        "epsilon": 0.1,
-        "epochs": EPOCHS,
-        "batch_size": 256,
-        "learning_rate": 0.05,
-        "lr_drops": (2.0,),
-        "validation_attack": "pgd-2",
-        "augmentation": "pad_crop",
-        "workdir": str(workdir),
-    }
-    return TrainConfig(**base | FRAMEWORK_FLAGS.get(framework, {}) | changes)
 
 
 def quiet(*args, **kwargs):
@@ -86,99 +61,109 @@ def no_export(monkeypatch):
     monkeypatch.setattr(run, "export", quiet)
 
 
-def run_in_process(config):
-    return train(config, load(config.dataset), Workdir(config.workdir), write=quiet)
+def settings(case, workdir, **changes):
+    base = {
+        "epsilon": 0.1, "epochs": 3, "batch_size": 16, "learning_rate": 0.05, "lr_drops": (1.5,),
+        "validation_attack": "pgd-1", "augmentation": "pad_crop", "backup_minutes": 0.0, "head": "he",
+    }  # fmt: skip
+    if "extra_fraction" in CASES[case]:
+        base["extra_data"] = str(workdir.parent / "extra.npz")
+        images, labels = tiny_batch(20, seed=1)
+        np.savez(base["extra_data"], image=images, label=labels)
+    return TrainConfig(**base | CASES[case] | changes, workdir=str(workdir))
+
+
+def train_tiny(config):
+    """A run of the programs, without their output."""
+    splits = tiny_splits()
+    if config.extra_data is not None:
+        splits = with_extra(splits, config.extra_data, config.extra_fraction)
+    with small_cnn_of_one_layer():
+        return train(config, splits, Workdir(config.workdir), write=quiet)
+
+
+def die_in_step(number, config):
+    """Trains until SIGKILL ends this process, right after a step."""
+    run.export = quiet
+    with after_step(number, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        train_tiny(config)
+
+
+def kill_in_step(number, config):
+    process = CONTEXT.Process(target=die_in_step, args=(number, config))
+    process.start()
+    process.join(120)
+    process.kill()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def assert_same_run(straight, resumed, folders):
+    assert_equal_weights(get_weights(straight.net), get_weights(resumed.net))
+    assert_equal_weights(get_weights(straight.shipped), get_weights(resumed.shipped))
+    for folder in folders:
+        final = keras.models.load_model(Workdir(folder).final, compile=False)
+        assert_equal_weights(get_weights(straight.shipped), get_weights(final))
+    rows = [Workdir(folder).metrics.read_text().splitlines() for folder in folders]
+    for one, other in zip(*rows, strict=True):  # all but the seconds
+        assert one.rsplit(",", 1)[0] == other.rsplit(",", 1)[0]
+    assert len(rows[0]) == 1 + 3
+
+
+def test_every_framework_is_killed_here():
+    assert {options["framework"] for options in CASES.values()} == set(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(case, tmp_path):
+    killed = settings(case, tmp_path / "killed")
+    kill_in_step(6, killed)  # the second of the second epoch
+    workdir = Workdir(killed.workdir)
+    assert workdir.backup.exists() and not workdir.finished
+    resumed = train_tiny(killed)
+    straight = train_tiny(settings(case, tmp_path / "straight"))
+    assert int(resumed.optimizer.iterations) == 12 * CASES[case].get("replays", 1)
+    assert_same_run(straight, resumed, [tmp_path / "straight", tmp_path / "killed"])
+
+
+def test_a_run_can_be_interrupted_at_any_step(tmp_path):
+    straight = settings("trades", tmp_path / "straight")
+    # The first step, the last but one of an epoch, the last, the first of an epoch.
+    copies = {step: tmp_path / f"stopped_{step}" for step in (1, 3, 4, 5)}
+    with photographed(straight.workdir, copies):
+        expected = train_tiny(straight)
+    for folder in copies.values():
+        resumed = train_tiny(settings("trades", folder))
+        assert_same_run(expected, resumed, [tmp_path / "straight", folder])
+
+
+def test_the_program_can_be_killed_at_any_moment(tmp_path):
+    """Not after a step, but whenever the signal comes; and the same command goes on."""
+    config = TrainConfig(
+        dataset="digits", head="he", framework="trades", steps=2, epsilon=0.1, epochs=2, batch_size=256,
+        learning_rate=0.05, lr_drops=(1.0,), validation_attack="pgd-2", backup_minutes=0.0,
+        workdir=str(tmp_path / "killed"),
+    )  # fmt: skip
+    workdir, flags = Workdir(config.workdir), flagfile(config).split()
+    command = ("athe_tf.cli.train", *flags, f"--workdir={config.workdir}")
+    with Processes([command], tmp_path / "first") as first:
+        wait_for(workdir.backup, first)
+        first.kill(0)
+    assert not workdir.finished
+    with Processes([command], tmp_path / "second") as second:
+        second.succeed()
+        assert "Resuming" in second.text(0)
+    straight = dataclasses.replace(config, workdir=str(tmp_path / "straight"))
+    trainer = train(straight, load("digits"), Workdir(straight.workdir), write=quiet)
+    assert_equal_weights(get_weights(trainer.net), final_weights(config.workdir))
 
 
 def final_weights(workdir):
     return get_weights(keras.models.load_model(Workdir(workdir).final, compile=False))
 
 
-def command(config):
-    flags = flagfile(config).split()
-    return [sys.executable, "-m", "athe_tf.cli.train", *flags, f"--workdir={config.workdir}"]
-
-
-def test_every_framework_is_interrupted_here():
-    assert {*KILLED, *(options["framework"] for options in OPTIONS.values())} == set(FRAMEWORKS)
-
-
-@pytest.mark.parametrize(
-    "framework",
-    [name if name in KILLED else pytest.param(name, marks=pytest.mark.long) for name in FRAMEWORKS],
-)
-def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(framework, tmp_path):
-    straight = settings(framework, tmp_path / "straight")
-    expected = get_weights(run_in_process(straight).net)
-    # A backup after every step, so that the kill falls into the middle of an epoch.
-    killed = settings(framework, tmp_path / "killed", backup_minutes=0.0)
-    workdir = Workdir(killed.workdir)
-    process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        deadline = time.monotonic() + 120
-        while not workdir.backup.exists():
-            assert process.poll() is None, process.stderr.read().decode()
-            assert time.monotonic() < deadline, "no backup within two minutes"
-            time.sleep(0.01)
-    finally:
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
-    assert not workdir.finished
-    resumed = run_in_process(killed)
-    assert_equal_weights(expected, get_weights(resumed.net))
-    assert_equal_weights(expected, final_weights(killed.workdir))
-    rows = workdir.metrics.read_text().splitlines()
-    assert len(rows) == 1 + EPOCHS
-    straight_rows = Workdir(straight.workdir).metrics.read_text().splitlines()
-    for one, other in zip(rows, straight_rows, strict=True):  # all but the seconds
-        assert one.rsplit(",", 1)[0] == other.rsplit(",", 1)[0]
-
-
-# Steps of an epoch: 4. The first step, the first of an epoch, the last but one of an epoch.
-@pytest.mark.long
-def test_a_run_can_be_interrupted_at_any_step(tmp_path):
-    config = settings("trades", tmp_path / "straight", backup_minutes=0.0)
-    copies = {step: tmp_path / f"stopped_{step}" for step in (1, 5, 7)}
-    with photographed(config.workdir, copies):
-        expected = get_weights(run_in_process(config).net)
-    for folder in copies.values():
-        resumed = run_in_process(dataclasses.replace(config, workdir=str(folder)))
-        assert_equal_weights(expected, get_weights(resumed.net))
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in OPTIONS]
-)
-def test_a_run_with_these_options_continues_bit_for_bit_from_the_middle_of_its_second_epoch(case, tmp_path):
-    settings = {
-        "epsilon": 0.1, "epochs": 3, "batch_size": 16, "learning_rate": 0.05, "lr_drops": (1.5,),
-        "validation_attack": "pgd-1", "augmentation": "pad_crop", "backup_minutes": 0.0, "head": "he",
-    }  # fmt: skip
-    splits = tiny_splits()  # four steps an epoch
-    if "extra_fraction" in OPTIONS[case]:
-        extra = tmp_path / "extra.npz"
-        images, labels = tiny_batch(20, seed=1)
-        np.savez(extra, image=images, label=labels)
-        settings["extra_data"] = str(extra)
-        splits = with_extra(splits, extra, 0.25)
-    config = TrainConfig(**settings | OPTIONS[case], workdir=str(tmp_path / "straight"))
-    with photographed(config.workdir, {6: tmp_path / "stopped"}):
-        straight = train(config, splits, Workdir(config.workdir), write=quiet)
-    stopped = dataclasses.replace(config, workdir=str(tmp_path / "stopped"))
-    resumed = train(stopped, splits, Workdir(stopped.workdir), write=quiet)
-    assert int(resumed.optimizer.iterations) == 12
-    assert_equal_weights(get_weights(straight.net), get_weights(resumed.net))
-    assert_equal_weights(get_weights(straight.shipped), get_weights(resumed.shipped))
-    rows = [Workdir(c.workdir).metrics.read_text().splitlines() for c in (config, stopped)]
-    for one, other in zip(*rows, strict=True):  # all but the seconds
-        assert one.rsplit(",", 1)[0] == other.rsplit(",", 1)[0]
-
-
 def test_the_backup_is_gone_when_the_run_is_finished_and_a_second_call_does_nothing(tmp_path, capsys):
     config = settings("standard", tmp_path / "run", epochs=1)
-    run_in_process(config)
+    train_tiny(config)
     workdir = Workdir(config.workdir)
     assert workdir.finished and not workdir.backup.exists()
     before = workdir.final.stat().st_mtime_ns
@@ -210,8 +195,7 @@ def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
 
 
 def test_state_round_trips_every_variable(tmp_path):
-    config = settings("trades", tmp_path / "run", epochs=1)
-    trainer = run_in_process(config)
+    trainer = train_tiny(settings("trades", tmp_path / "run", epochs=1))
     save_state(tmp_path / "s.npz", trainer, Progress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))
     kept = [np.asarray(v).copy() for v in (*trainer.variables, *trainer.optimizer.variables)]
     for variable in trainer.net.trainable_variables:

@@ -1,16 +1,13 @@
 """Processes that a test starts, and ends whatever happens."""
 
 import json
-import os
 import pathlib
-import signal
 import subprocess
-import sys
 import time
 
 from benchmarks.ports import free_ports
+from tests.warm_processes import WarmProcess
 
-ROOT = pathlib.Path(__file__).parent.parent
 # Generous: machines that run tests are busy. A process that is still there then is a failure, not a hang.
 PATIENCE = 540
 
@@ -20,22 +17,20 @@ def tf_config(addresses, index: int) -> str:
 
 
 class Processes:
-    """Commands that run side by side; killed when the block is left."""
+    """Modules with their arguments, run side by side as programs; killed when the block is left."""
 
     def __init__(self, commands, folder, environments=None):
         self.commands = commands
         self.folder = pathlib.Path(folder)
         self.environments = environments or [{}] * len(commands)
-        self.running: list[subprocess.Popen] = []
+        self.running: list[WarmProcess] = []
 
     def __enter__(self):
         self.folder.mkdir(parents=True, exist_ok=True)
-        for i, (command, extra) in enumerate(zip(self.commands, self.environments, strict=True)):
-            with open(self.folder / f"{i}.log", "w") as log:
-                environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"} | extra
-                self.running.append(
-                    subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=ROOT)
-                )
+        for i, ((module, *arguments), extra) in enumerate(zip(self.commands, self.environments, strict=True)):
+            log = self.folder / f"{i}.log"
+            environment = {"TF_CPP_MIN_LOG_LEVEL": "2"} | extra
+            self.running.append(WarmProcess(module, arguments, log, log, environment))
         return self
 
     def __exit__(self, *error):
@@ -50,7 +45,7 @@ class Processes:
 
     def kill(self, index: int) -> None:
         """Ends a process as a power cut would."""
-        self.running[index].send_signal(signal.SIGKILL)
+        self.running[index].kill()
         self.running[index].wait()
 
     def wait(self, index: int) -> int:
@@ -67,7 +62,7 @@ class Processes:
 
 
 def workers(command, folder, count=2) -> Processes:
-    """The same command as `count` workers on loopback; `command` may be a function of the index."""
+    """`(module, *arguments)` as `count` workers on loopback; `command` may be a function of the index."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     commands = [command(i) if callable(command) else command for i in range(count)]
     return Processes(commands, folder, [{"TF_CONFIG": tf_config(addresses, i)} for i in range(count)])
@@ -81,7 +76,3 @@ def wait_for(path, processes: Processes) -> None:
             assert process.poll() is None, processes.text(i)
         assert time.monotonic() < deadline, f"no {path} within {PATIENCE} s:\n{processes.text(0)}"
         time.sleep(0.02)
-
-
-def python(*arguments) -> list[str]:
-    return [sys.executable, *map(str, arguments)]

@@ -7,6 +7,10 @@ from athe_tf.errors import InputError, check
 from athe_tf.random import fold
 
 
+#: Functions for datasets are graph code already; to convert them would cost a second.
+plain = tf.autograph.experimental.do_not_convert
+
+
 class ImageSource:
     """Base class of `ImageSet` and `StreamedSet`.
 
@@ -81,12 +85,14 @@ class ImageSource:
         )
         first, skipped = divmod(start_step, steps)
 
+        @plain
         def batches_of(epoch):
             key = fold(seed, epoch)
             skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
             batches = self._shuffled(key, batch_size, skip)
-            return batches.map(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
+            return batches.map(plain(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part))))
 
+        @plain
         def finish(key, ids, payload):
             images, labels = self._read(payload)
             return to_float(augment(images, key, ids)), labels

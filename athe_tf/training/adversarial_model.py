@@ -330,6 +330,13 @@ class AdversarialModel(keras.Model):
     def call(self, inputs, training=False):
         return self.net(inputs, training=True) if training else self.shipped(inputs, training=False)
 
+    def make_train_function(self, force=False):
+        # An optimizer that makes its variables inside the first step has that step traced twice.
+        if self.optimizer is not None and not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.net.trainable_variables)
+        return super().make_train_function(force)
+
     def train_step(self, data):
         x, y, sample_weight = unpack(data)
         x_adv = self.craft(x, y) if self.needs_attack else x

@@ -1,0 +1,85 @@
+"""Processes that begin where TensorFlow has been imported.
+
+Importing takes four seconds of a core, and the tests start some thirty programs. A server imports once and
+forks a process for each: a process of its own in every respect, with its own environment, streams and exit
+code, that can be killed. What is about the start of a program itself takes `subprocess`.
+"""
+
+import multiprocessing
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+#: Makes a process of any function: `CONTEXT.Process(target=...)`.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.warm_imports"])
+
+
+class WarmProcess:
+    """`python -m MODULE ARGUMENTS...`, with the part of `subprocess.Popen`'s interface that tests need.
+
+    Args:
+        module: Its `__main__` is run.
+        arguments: The rest of the command line.
+        stdout: Path of a file.
+        stderr: Path of a file, the same one as `stdout` perhaps.
+        environment: Variables beside those of this process.
+        folder: Where the process runs.
+    """
+
+    def __init__(self, module, arguments, stdout, stderr, environment=None, folder=ROOT):
+        variables = dict(os.environ) | (environment or {})
+        everything = (module, [*map(str, arguments)], str(stdout), str(stderr), variables, str(folder))
+        self._process = CONTEXT.Process(target=_become, args=everything, daemon=True)
+        self._process.start()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code, or `None` while it runs; minus the signal that ended it."""
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+    def wait(self, timeout=None) -> int:
+        """The exit code, once there is one."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+        return self._process.exitcode
+
+
+def run_program(name, *flags, folder=ROOT, timeout=300) -> subprocess.CompletedProcess:
+    """Runs a program of `athe_tf/cli` to its end."""
+    with tempfile.TemporaryDirectory() as streams:
+        out, err = (pathlib.Path(streams) / stream for stream in ("out", "err"))
+        process = WarmProcess(f"athe_tf.cli.{name}", flags, out, err, folder=folder)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess([name, *flags], code, out.read_text(), err.read_text())
+
+
+def _become(module, arguments, stdout, stderr, environment, folder):
+    """The life of such a process."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for path, stream in ((stdout, 1), (stderr, 2)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, stream)
+        os.close(file)
+    # A module of a program stays imported in the server; run_module would warn of it.
+    sys.modules.pop(module, None)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
