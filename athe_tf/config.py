@@ -181,7 +181,7 @@ class TrainConfig:
     epochs: int = option(100, "Passes over the training images.")
     batch_size: int = option(128, "Images a step, over all devices.")
     early_stopping: int | None = option(
-        None, "Stop when the best robust validation accuracy is so many epochs old. [never]"
+        None, "Stop when the best validation accuracy is so many epochs old. [never]"
     )
     sync_batch_norm: bool | None = option(
         None,

@@ -15,7 +15,7 @@ class Workdir:
     |---|---|
     | `config.json`, `flags.txt` | the settings; the latter runs again with `--flagfile=` |
     | `metrics.csv` | one row an epoch |
-    | `best.keras` | the classifier with the highest robust validation accuracy; its value in `best.json` |
+    | `best.keras` | the classifier of the best epoch on held-out images; its accuracy in `best.json` |
     | `final.keras`, `saved_model/` | the classifier at the end, and its export |
     | `periods/1.keras` ..., `ensemble.keras` | the classifier at the end of each period, and all as one |
     | `backup/state.npz` | everything that a resume needs, while the run goes on |

@@ -105,8 +105,10 @@ def test_cw_is_not_weaker_than_that_of_foolbox(case):
     assert_not_weaker(attack.run(net, x, y), peer, EPSILON["l2"])
 
 
+# A few steps as the HE paper takes them; many as AutoAttack does, which spares a pass of each.
+@pytest.mark.parametrize("steps, reuse_passes", [(20, False), (30, False), (100, False), (100, True)])
 @pytest.mark.parametrize("name, norm", [("fab", "linf"), ("fab-t", "linf"), ("fab-t", "l2"), ("fab-t", "l1")])
-def test_fab_is_not_weaker_than_that_of_autoattack(case, name, norm):
+def test_fab_is_not_weaker_than_that_of_autoattack(case, name, norm, steps, reuse_passes):
     torch = pytest.importorskip("torch")
     fab = pytest.importorskip("pyautoattack.fab_pt")
     sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
@@ -118,10 +120,10 @@ def test_fab_is_not_weaker_than_that_of_autoattack(case, name, norm):
     torch.set_num_threads(1)
     targeted = {"targeted": True, "n_target_classes": 2} if name == "fab-t" else {}
     peer = fab.FABAttack_PT(
-        twin, norm=norm.capitalize(), n_iter=100, eps=EPSILON[norm], device="cpu", **targeted
+        twin, norm=norm.capitalize(), n_iter=steps, eps=EPSILON[norm], device="cpu", **targeted
     )
     x_adv = peer.perturb(*(torch.from_numpy(v) for v in (x.transpose(0, 3, 1, 2).copy(), y.astype("int64"))))
     found = norms(net, x, y, x_adv.numpy().transpose(0, 2, 3, 1), norm)
-    ours = {"n_targets": 2} if name == "fab-t" else {}
-    result = attacks.get(f"{name}-100", epsilon=EPSILON[norm], norm=norm, **ours).run(net, x, y)
+    ours = {"reuse_passes": reuse_passes} | ({"n_targets": 2} if name == "fab-t" else {})
+    result = attacks.get(f"{name}-{steps}", epsilon=EPSILON[norm], norm=norm, **ours).run(net, x, y)
     assert_not_weaker(result, found, EPSILON[norm])

@@ -194,6 +194,20 @@ def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
     assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.6, "epoch": 2}
 
 
+@pytest.mark.parametrize("case, chosen_by", [("standard", "clean"), ("pgd_at", "robust")])
+def test_the_best_epoch_is_by_robust_accuracy_or_by_clean_accuracy_where_nothing_is_attacked(
+    case, chosen_by, tmp_path
+):
+    config = settings(case, tmp_path / "run", epochs=2, batch_size=64, epsilon=0.2)
+    with small_cnn_of_one_layer():
+        train(config, load("digits"), Workdir(config.workdir), write=quiet)
+    rows = np.genfromtxt(Workdir(config.workdir).metrics, delimiter=",", names=True)
+    clean, robust = rows["val_clean_accuracy"], rows["val_robust_accuracy"]
+    assert clean.max() > robust.max()
+    best = json.loads((tmp_path / "run" / "best.json").read_text())["value"]
+    np.testing.assert_allclose(best, (clean if chosen_by == "clean" else robust).max(), atol=1e-6)
+
+
 def test_state_round_trips_every_variable(tmp_path):
     trainer = train_tiny(settings("trades", tmp_path / "run", epochs=1))
     save_state(tmp_path / "s.npz", trainer, Progress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))

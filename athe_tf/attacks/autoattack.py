@@ -116,7 +116,7 @@ class AutoAttack(Attack):
         plus, rand = self.version == "plus", self.version == "rand"
         repeated = 5 if (plus or (l1 and not rand)) and self.profile != "smoke" else 1
         apgd = {"steps": profile["steps"], "passes": RANDOM_PASSES if rand else 1, "larger_epsilon": l1}
-        fab = {"steps": profile["steps"], "stop_at_epsilon": True}
+        fab = {"steps": profile["steps"], "reuse_passes": True, "stop_at_epsilon": True}
         known = {
             "apgd-ce": apgd | {"restarts": repeated},
             "apgd-dlr": apgd | {"restarts": repeated},

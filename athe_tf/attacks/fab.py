@@ -23,9 +23,9 @@ class FAB(MinimumNormAttack):
     exact within [0, 1]. An adversarial iterate is kept if it is the nearest so far, and is pulled back
     towards the image. The result does not depend on scale or shift of the logits.
 
-    A step costs one forward pass: the pass that tests an iterate is the one that linearises there, also
-    when the iterate is adversarial and the walk goes on from the point it was pulled back to. It costs a
-    backward pass for every other class; with many classes use `fab-t`.
+    A step costs two forward passes, one to test the iterate and one where the walk goes on, and a backward
+    pass for every other class; with many classes use `fab-t`. With `reuse_passes` one forward pass does
+    both.
 
     Example:
 
@@ -41,6 +41,9 @@ class FAB(MinimumNormAttack):
         alpha_max: Largest weight of the image's own projection. Defaults to 0.1.
         eta: Extrapolation of the projections beyond the boundary. Defaults to 1.05.
         beta: Where an adversarial iterate is pulled back to, 0 being the image. Defaults to 0.9.
+        reuse_passes: Linearise where an iterate was tested, also when it is adversarial and the walk goes on
+            from the point it is pulled back to. A third cheaper, as strong with a hundred steps, slightly
+            weaker with few. Defaults to `False`, which is what the authors do.
         stop_at_epsilon: Let an image go as soon as it has an adversarial point within epsilon. Faster, but
             `norm` is then an upper bound only. Defaults to `False`.
         clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
@@ -60,6 +63,7 @@ class FAB(MinimumNormAttack):
         alpha_max: float = 0.1,
         eta: float = 1.05,
         beta: float = 0.9,
+        reuse_passes: bool = False,
         stop_at_epsilon: bool = False,
         clip_to_epsilon: bool = False,
     ):
@@ -72,6 +76,7 @@ class FAB(MinimumNormAttack):
         self.alpha_max = alpha_max
         self.eta = eta
         self.beta = beta
+        self.reuse_passes = reuse_passes
         self.stop_at_epsilon = stop_at_epsilon
 
     # -- what the targeted form overrides ---------------------------------------------------------------
@@ -82,6 +87,9 @@ class FAB(MinimumNormAttack):
     def split(self, victim: Victim, round_index):
         """The rank of the target, of which there is one here, and the number of the restart."""
         return 0, round_index
+
+    def round_passes(self, victim: Victim) -> float:
+        return (2.0 if self.reuse_passes else 3.0) * self.steps + 1.0
 
     def targets(self, victim: Victim, x, y, round_index) -> list:
         """What is fixed about the rivals in a round: nothing, for all classes are."""
@@ -100,15 +108,18 @@ class FAB(MinimumNormAttack):
         def body(i, state, constants):
             x_adv, nearest, norm, queries, gradients, nonfinite = state
             images, labels, *targets = constants
-            here = Linearization(victim, x_adv)
-            fell, nearest, norm = self._keep_nearer(here.logits, x_adv, nearest, norm, images, labels)
+            here = Linearization(victim, x_adv) if self.reuse_passes else None
+            logits = victim.logits(x_adv) if here is None else here.logits
+            fell, nearest, norm = self._keep_nearer(logits, x_adv, nearest, norm, images, labels)
             back = images + self.beta * (x_adv - images)
             point = tf.where(per_example(fell), back, x_adv)
+            here = here or Linearization(victim, point)
             rivals, count = self.rivals(here.logits, labels, targets)
             gap, normal, bad = here.nearest(labels, rivals, count, self.threat.norm, seen_from=point)
             x_adv = self._step(images, point, gap, normal)
             done = self.within(norm) if self.stop_at_epsilon else tf.zeros_like(fell)
-            return [x_adv, nearest, norm, queries + 1, gradients + count, nonfinite + bad], done
+            passes = 1 if self.reuse_passes else 2
+            return [x_adv, nearest, norm, queries + passes, gradients + count, nonfinite + bad], done
 
         def test_last(state, constants):
             x_adv, nearest, norm, queries, *rest = state
@@ -157,7 +168,7 @@ class FAB(MinimumNormAttack):
         return tf.clip_by_value(x + radius * noise, 0.0, 1.0)
 
     def settings(self) -> dict:
-        names = ("restarts", "alpha_max", "eta", "beta", "stop_at_epsilon")
+        names = ("restarts", "alpha_max", "eta", "beta", "reuse_passes", "stop_at_epsilon")
         return super().settings() | {name: getattr(self, name) for name in names}
 
 

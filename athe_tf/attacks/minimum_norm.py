@@ -148,7 +148,7 @@ class Linearization:
             `(gap, normal, nonfinite)`: the difference of logits at `seen_from`, its slope, and how many
             slopes had entries that are not finite.
         """
-        move = None if seen_from is None else seen_from - self.x
+        move = None if seen_from is None or seen_from is self.x else seen_from - self.x
 
         def look(column):
             gap, normal, bad = self.boundary(labels, rivals[:, column])

@@ -6,7 +6,6 @@ from athe_tf.data import AUGMENTATIONS
 from athe_tf.errors import InputError, check
 from athe_tf.random import fold
 
-
 #: Functions for datasets are graph code already; to convert them would cost a second.
 plain = tf.autograph.experimental.do_not_convert
 

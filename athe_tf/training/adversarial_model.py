@@ -78,6 +78,8 @@ class AdversarialModel(keras.Model):
 
     default_bn_mode = "eval"
     needs_attack = True
+    #: Which accuracy on the validation images tells the best epoch: `"robust"` or `"clean"`.
+    chosen_by = "robust"
     #: Updates of the weights in one step; learning-rate schedules count updates.
     updates_per_step = 1
 

@@ -66,7 +66,7 @@ def write_csv(path, rows) -> None:
 
 
 class BestKeeper(keras.callbacks.Callback):
-    """Keeps the classifier with the highest robust validation accuracy, in `best.keras`.
+    """Keeps the classifier with the highest validation accuracy, the robust one mostly, in `best.keras`.
 
     Keras' own ModelCheckpoint forgets its best value at a restart and then overwrites a better model
     (keras#17012). Here the value is part of the run's progress, and stands beside the file as well: it

@@ -111,7 +111,7 @@ def fit(
     backup = Backup(workdir.backup, progress, config.backup_minutes, spread)
     callbacks = [
         Records(workdir.metrics, progress, writes=writes),
-        BestKeeper(workdir.best, progress, writes=writes),
+        BestKeeper(workdir.best, progress, f"val_{trainer.chosen_by}_accuracy", writes),
     ]
     if config.guarded_drop:
         # First, so that its measurement is on record.
@@ -121,7 +121,7 @@ def fit(
     if config.ensemble and writes:
         callbacks.append(PeriodKeeper(workdir.periods, config.period_ends, progress))
     if config.early_stopping is not None:
-        callbacks.append(EarlyStopping(config.early_stopping, progress))
+        callbacks.append(EarlyStopping(config.early_stopping, progress, trainer.chosen_by))
     callbacks.append(backup)
     if not bar:
         callbacks.append(EpochLine(config.epochs, progress, write))
@@ -202,8 +202,8 @@ def finish(trainer, config: TrainConfig, splits, workdir: Workdir, progress: Pro
     shutil.rmtree(workdir.backup.parent, ignore_errors=True)
     if progress.best is not None:
         write(
-            f"Best robust validation accuracy {100 * progress.best:.1f} % after epoch {progress.best_epoch}: "
-            f"{workdir.best}"
+            f"Best {trainer.chosen_by} validation accuracy {100 * progress.best:.1f} % after epoch "
+            f"{progress.best_epoch}: {workdir.best}"
         )
     write(f"Last model: {workdir.final}, exported to {workdir.saved_model}.")
 

@@ -17,7 +17,7 @@ class Progress:
     Attributes:
         epoch: Epochs that are over.
         step: Steps of the current epoch that are over.
-        best: The highest robust validation accuracy so far, and the epoch it was reached in.
+        best: The highest validation accuracy so far, and the epoch it was reached in.
         history: One row of logs for each epoch that is over.
         notes: What callbacks keep for themselves, by their name.
         stopped: Why the run ends before its last epoch, if it does.
