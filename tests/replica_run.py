@@ -26,7 +26,7 @@ from athe_tf.layers.batch_norm import synchronize
 from athe_tf.training import callbacks
 from athe_tf.training.run import train
 from athe_tf.workdir import Workdir
-from tests.small_runs import tiny_batch, tiny_net, tiny_splits
+from tests.small_runs import small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
 
 ATTACKS = {"fast_at": attacks.PGD(0.1, step_size=0.125, steps=1), "free_at": attacks.FGSM(0.1)}
 OPTIONS: dict[str, dict] = {
@@ -104,7 +104,8 @@ def run(spread, folder, stop_after=None):
             raise Stop
 
     def go():
-        return train(config, splits, Workdir(folder), write=lambda *a, **k: None, spread=spread)
+        with small_cnn_of_one_layer():
+            return train(config, splits, Workdir(folder), write=lambda *a, **k: None, spread=spread)
 
     if stop_after is not None:
         callbacks.Backup.on_train_batch_end = interrupted

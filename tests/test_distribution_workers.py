@@ -11,10 +11,10 @@ import athe_tf
 from athe_tf.config import TrainConfig, to_json
 from athe_tf.training.run import train
 from athe_tf.workdir import Workdir, flagfile
-from tests.small_runs import get_weights
+from tests.small_runs import get_weights, small_cnn_of_one_layer
 from tests.worker_processes import wait_for, workers
 
-# 1,197 images make 4 steps an epoch: 20 steps. 200 validation images do not fill a batch of 240. Not TRADES:
+# 1,197 images make 10 steps an epoch: 20 steps. 200 validation images do not fill two batches. Not TRADES:
 # its attack begins where the gradient is nearly zero, and there takes the signs of rounding errors.
 CONFIG = TrainConfig(
     dataset="digits",
@@ -23,10 +23,10 @@ CONFIG = TrainConfig(
     framework="pgd_at",
     steps=2,
     epsilon=0.1,
-    epochs=5,
-    batch_size=240,
+    epochs=2,
+    batch_size=118,
     learning_rate=0.01,
-    lr_drops=(3.0,),
+    lr_drops=(1.0,),
     validation_attack="pgd-1",
     augmentation="pad_crop",
 )
@@ -62,9 +62,10 @@ def test_both_workers_end_with_identical_weights(undisturbed):
 
 def test_two_workers_train_what_one_process_trains(undisturbed, tmp_path):
     config = in_folder(tmp_path / "run")
-    trainer = train(
-        config, athe_tf.data.load(config.dataset), Workdir(config.workdir), write=lambda *a, **k: 0
-    )
+    with small_cnn_of_one_layer():
+        trainer = train(
+            config, athe_tf.data.load(config.dataset), Workdir(config.workdir), write=lambda *a, **k: 0
+        )
     assert int(trainer.optimizer.iterations) == 20
     for one, other in zip(get_weights(trainer.net), arrays(undisturbed / "0.npz"), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4, rtol=0)
@@ -83,7 +84,7 @@ def test_only_the_chief_writes(undisturbed):
     names = {path.name for path in (undisturbed / "run").iterdir()}
     expected = {"best.json", "best.keras", "config.json", "final.keras", "flags.txt", "metrics.csv"}
     assert names == expected | {"saved_model"}
-    assert "epoch 5/5" in (undisturbed / "logs" / "0.log").read_text()
+    assert "epoch 2/2" in (undisturbed / "logs" / "0.log").read_text()
     assert "epoch" not in (undisturbed / "logs" / "1.log").read_text()
 
 
@@ -115,7 +116,7 @@ def test_workers_agree_on_the_chiefs_numbers(undisturbed):
 def test_a_lost_worker_ends_the_run_and_a_new_start_continues_it(undisturbed, tmp_path):
     # A backup after every step, so that the kill falls into the middle of an epoch.
     config = in_folder(tmp_path / "run", backup_minutes=0.0)
-    command = ("athe_tf.cli.train", *flagfile(config).split(), f"--workdir={config.workdir}")
+    command = ("tests.tiny_train", *flagfile(config).split(), f"--workdir={config.workdir}")
     workdir = Workdir(config.workdir)
     with workers(command, tmp_path / "first") as processes:
         wait_for(workdir.backup, processes)

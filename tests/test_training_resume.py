@@ -46,7 +46,7 @@ CASES: dict[str, dict] = {
     },
     "cure, warm-up": {"framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5},
     "gradalign, extra data, average over steps": {
-        "framework": "fast_at", "gradalign": 0.2, "ema": 0.9, "extra_fraction": 0.25,
+        "framework": "fast_at", "gradalign": 0.2, "guard_drop": 0.0, "ema": 0.9, "extra_fraction": 0.25,
     },
 }  # fmt: skip
 
@@ -127,8 +127,8 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(case, t
 
 def test_a_run_can_be_interrupted_at_any_step(tmp_path):
     straight = settings("trades", tmp_path / "straight")
-    # The first step, the last but one of an epoch, the last, the first of an epoch.
-    copies = {step: tmp_path / f"stopped_{step}" for step in (1, 3, 4, 5)}
+    # The first step, the last of an epoch, the first of the next.
+    copies = {step: tmp_path / f"stopped_{step}" for step in (1, 4, 5)}
     with photographed(straight.workdir, copies):
         expected = train_tiny(straight)
     for folder in copies.values():
@@ -144,7 +144,7 @@ def test_the_program_can_be_killed_at_any_moment(tmp_path):
         workdir=str(tmp_path / "killed"),
     )  # fmt: skip
     workdir, flags = Workdir(config.workdir), flagfile(config).split()
-    command = ("athe_tf.cli.train", *flags, f"--workdir={config.workdir}")
+    command = ("tests.tiny_train", *flags, f"--workdir={config.workdir}")
     with Processes([command], tmp_path / "first") as first:
         wait_for(workdir.backup, first)
         first.kill(0)
@@ -153,7 +153,8 @@ def test_the_program_can_be_killed_at_any_moment(tmp_path):
         second.succeed()
         assert "Resuming" in second.text(0)
     straight = dataclasses.replace(config, workdir=str(tmp_path / "straight"))
-    trainer = train(straight, load("digits"), Workdir(straight.workdir), write=quiet)
+    with small_cnn_of_one_layer():
+        trainer = train(straight, load("digits"), Workdir(straight.workdir), write=quiet)
     assert_equal_weights(get_weights(trainer.net), final_weights(config.workdir))
 
 

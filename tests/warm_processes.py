@@ -30,11 +30,13 @@ class WarmProcess:
         stderr: Path of a file, the same one as `stdout` perhaps.
         environment: Variables beside those of this process.
         folder: Where the process runs.
+        all_cores: Whether it may use more cores than this process.
     """
 
-    def __init__(self, module, arguments, stdout, stderr, environment=None, folder=ROOT):
+    def __init__(self, module, arguments, stdout, stderr, environment=None, folder=ROOT, all_cores=False):
         variables = dict(os.environ) | (environment or {})
-        everything = (module, [*map(str, arguments)], str(stdout), str(stderr), variables, str(folder))
+        streams = (str(stdout), str(stderr))
+        everything = (module, [*map(str, arguments)], streams, variables, str(folder), all_cores)
         self._process = CONTEXT.Process(target=_become, args=everything, daemon=True)
         self._process.start()
 
@@ -70,12 +72,14 @@ def run_program(name, *flags, folder=ROOT, timeout=300) -> subprocess.CompletedP
         return subprocess.CompletedProcess([name, *flags], code, out.read_text(), err.read_text())
 
 
-def _become(module, arguments, stdout, stderr, environment, folder):
+def _become(module, arguments, streams, environment, folder, all_cores):
     """The life of such a process."""
+    if all_cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    for path, stream in ((stdout, 1), (stderr, 2)):
+    for stream, path in enumerate(streams, start=1):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, stream)
         os.close(file)

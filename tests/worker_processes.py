@@ -19,10 +19,11 @@ def tf_config(addresses, index: int) -> str:
 class Processes:
     """Modules with their arguments, run side by side as programs; killed when the block is left."""
 
-    def __init__(self, commands, folder, environments=None):
+    def __init__(self, commands, folder, environments=None, all_cores=False):
         self.commands = commands
         self.folder = pathlib.Path(folder)
         self.environments = environments or [{}] * len(commands)
+        self.all_cores = all_cores
         self.running: list[WarmProcess] = []
 
     def __enter__(self):
@@ -30,7 +31,9 @@ class Processes:
         for i, ((module, *arguments), extra) in enumerate(zip(self.commands, self.environments, strict=True)):
             log = self.folder / f"{i}.log"
             environment = {"TF_CPP_MIN_LOG_LEVEL": "2"} | extra
-            self.running.append(WarmProcess(module, arguments, log, log, environment))
+            self.running.append(
+                WarmProcess(module, arguments, log, log, environment, all_cores=self.all_cores)
+            )
         return self
 
     def __exit__(self, *error):
@@ -65,7 +68,8 @@ def workers(command, folder, count=2) -> Processes:
     """`(module, *arguments)` as `count` workers on loopback; `command` may be a function of the index."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     commands = [command(i) if callable(command) else command for i in range(count)]
-    return Processes(commands, folder, [{"TF_CONFIG": tf_config(addresses, i)} for i in range(count)])
+    environments = [{"TF_CONFIG": tf_config(addresses, i)} for i in range(count)]
+    return Processes(commands, folder, environments, all_cores=True)
 
 
 def wait_for(path, processes: Processes) -> None:

@@ -15,6 +15,7 @@ from keras.src.backend.tensorflow import trainer as keras_trainer  # isort: skip
 
 from athe_tf.training.run import train
 from athe_tf.workdir import Workdir
+from tests.small_runs import small_cnn_of_one_layer
 
 
 def plain_fit(strategy) -> list:
@@ -60,7 +61,8 @@ def main() -> None:
     facts = {"errors": errors_without_repair(spread.strategy), "plain": plain_fit(spread.strategy)}
     facts["sum"] = [spread.from_chief(0.1 + spread.cluster.index), spread.any(not spread.is_chief)]
     output.with_suffix(".json").write_text(json.dumps(facts))
-    trainer = train(config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=spread)
+    with small_cnn_of_one_layer():
+        trainer = train(config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=spread)
     np.savez(output, *[np.asarray(weight) for weight in trainer.net.weights])
 
 

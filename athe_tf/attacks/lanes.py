@@ -44,11 +44,18 @@ def current_device() -> str | None:
     return _device.get()
 
 
+def usable_cores() -> int:
+    """Cores that this process may run on; fewer than the machine has in a container or under `taskset`."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @functools.cache
 def lane_count() -> int:
     """How many lanes this machine gets."""
     accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU")
-    return 1 if accelerated or (os.cpu_count() or 1) < LANES else LANES
+    return 1 if accelerated or usable_cores() < LANES else LANES
 
 
 def craft_in_lanes(craft: Callable, x, y, ids):
