@@ -2,7 +2,7 @@
 
     python -m benchmarks.train_step                     # WRN-10-1, batch 128, PGD-10
     python -m benchmarks.train_step --no_torch --rows=MART,LLR,CURE,AWP,N-FGSM,GradAlign,standard
-    python -m benchmarks.train_step --no_torch --rows=FastAT --instances=3 --repeats=25
+    python -m benchmarks.train_step --rows=FastAT --without=N-FGSM,GradAlign --instances=2 --no_peak
     python -m benchmarks.train_step --model=wrn-16-4 --batch_size=64 --repeats=5
 
 Every row is measured in one process, interleaved, best of many. "A/A" is plain PGD-AT a second time: what
@@ -131,6 +131,11 @@ def torch_step(arguments, x, y):
     return steps
 
 
+def contains(name: str, parts: str) -> bool:
+    """Whether one of the parts, separated by commas, occurs in the name."""
+    return any(part in name for part in parts.split(",") if part)
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -139,8 +144,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--rows", default="PGD-AT,TRADES", help="rows whose names contain one of these")
+    parser.add_argument("--without", default="", help="but not those whose names contain one of these")
     parser.add_argument("--instances", type=int, default=1, help="build every row so often; the best counts")
     parser.add_argument("--no_torch", action="store_true", help="leave PyTorch out")
+    parser.add_argument(
+        "--no_peak", action="store_true", help="leave the convolution peak out, which takes long"
+    )
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(arguments.batch_size, 32, 32, 3)).astype("float32")
@@ -148,7 +157,7 @@ def main() -> None:
     trainers = {
         name: trainer_for(name, framework, head, arguments)
         for name, framework, head in ROWS
-        if any(part in name for part in arguments.rows.split(","))
+        if contains(name, arguments.rows) and not contains(name, arguments.without)
     }
     steps = {name: step_of(trainer, x, y) for name, trainer in trainers.items()}
     # Two graphs of the same step may differ by more than a head costs.
@@ -159,13 +168,13 @@ def main() -> None:
         for number in range(1, arguments.instances)
     }
     torch_steps = {} if arguments.no_torch else torch_step(arguments, x, y)
-    convolutions = peak_candidates()
+    convolutions = {} if arguments.no_peak else peak_candidates()
     peaks = {name: function for name, (function, _) in convolutions.items()}
     best = interleaved(steps | torch_steps | peaks | again, arguments.repeats)
     for name, number in again:
         best[name] = min(best[name], best[name, number])
     measured = {name: best[name] for name in steps | torch_steps}
-    report(arguments, trainers, measured, peak_of(best, convolutions))
+    report(arguments, trainers, measured, peak_of(best, convolutions) if convolutions else None)
 
 
 def report(arguments, trainers, best, peak) -> None:
@@ -179,13 +188,13 @@ def report(arguments, trainers, best, peak) -> None:
         if trainer is not None:
             passes = sum(trainer.cost())
             flops = network_flops(trainer.net) * arguments.batch_size * passes
-            share = f"{100 * flops / seconds / peak:.1f} %"
+            share = f"{100 * flops / seconds / peak:.1f} %" if peak else ""
         rows.append(
             (name, f"{1e3 * seconds:.1f}", f"{arguments.batch_size / seconds:.1f}", ratio, passes, share)
         )
     print(f"{arguments.model}, batch {arguments.batch_size}, PGD-{arguments.steps}, CPU")
     print(f"best of {arguments.repeats} interleaved rounds")
-    print(f"convolution peak {peak / 1e9:.0f} GFLOP/s\n")
+    print(f"convolution peak {peak / 1e9:.0f} GFLOP/s\n" if peak else "")
     print(table(rows))
     pytorch = [seconds for name, seconds in best.items() if name.startswith("PyTorch")]
     if pytorch and "PGD-AT" in best:

@@ -131,6 +131,9 @@ def with_options(dataset):
     """The options of all our datasets: a fixed order, and on several workers a share of each batch."""
     options = tf.data.Options()
     options.deterministic = True
+    # The thread that tunes a pipeline sleeps longer and longer, up to a minute, and whoever lets go of an
+    # iterator waits for it now and then. These pipelines have nothing to tune.
+    options.autotune.enabled = False
     # By files (the default where there are some), the number of workers would change the batches.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options)
