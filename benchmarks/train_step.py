@@ -20,6 +20,7 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks, training
+from athe_tf.data.source import with_options
 
 ROWS = [
     ("PGD-AT", "pgd_at", "linear"),
@@ -81,7 +82,8 @@ def step_of(trainer, x, y):
     """One training step as a function without arguments."""
     trainer.make_train_function()
     function = trainer.train_function
-    iterator = iter(tf.data.Dataset.from_tensors((tf.constant(x), tf.constant(y))).repeat())
+    batches = tf.data.Dataset.from_tensors((tf.constant(x), tf.constant(y))).repeat()
+    iterator = iter(with_options(batches))
 
     def step():
         logs = function(iterator)
