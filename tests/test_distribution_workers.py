@@ -14,8 +14,8 @@ from athe_tf.workdir import Workdir, flagfile
 from tests.small_runs import get_weights, small_cnn_of_one_layer
 from tests.worker_processes import wait_for, workers
 
-# 1,197 images make 10 steps an epoch: 20 steps. 200 validation images do not fill two batches. PGD-AT on a tiny
-# net: the sign of a gradient that is nearly zero may flip with its rounding, and then two runs part ways.
+# 1,197 images make 10 steps an epoch: 20 steps. 200 validation images do not fill two batches. PGD-AT on a
+# tiny net: the sign of a gradient that is nearly zero may flip with its rounding, and two runs part ways.
 CONFIG = TrainConfig(
     dataset="digits",
     model="small_cnn",
