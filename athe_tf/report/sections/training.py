@@ -18,7 +18,10 @@ LOSSES = {"loss": "training", "val_loss": "held out"}
 
 def section(evaluation: Evaluation) -> Section | None:
     """Where the model comes from a training run that is still there."""
-    parts = [side_by_side(*curves(evaluation.training))] if evaluation.training else []
+    # As the frameworks say themselves (`chosen_by` in athe_tf/training), without starting TensorFlow.
+    standard = (evaluation.config or {}).get("framework") == "standard"
+    chosen_by = "clean" if standard else "robust"
+    parts = [side_by_side(*curves(evaluation.training, chosen_by))] if evaluation.training else []
     if evaluation.config:
         rows = [[name, value_text(value)] for name, value in evaluation.config.items() if value is not None]
         settings = table(("setting", "value"), rows, caption="Settings of the training run", numeric_from=2)
@@ -26,7 +29,7 @@ def section(evaluation: Evaluation) -> Section | None:
     return Section("Training", "training", join(parts)) if parts else None
 
 
-def curves(rows: list[dict]) -> list[Markup]:
+def curves(rows: list[dict], chosen_by: str) -> list[Markup]:
     """Accuracies and losses over the epochs."""
     figures = []
     accuracies, losses = lines(rows, ACCURACIES), lines(rows, LOSSES)
@@ -34,11 +37,11 @@ def curves(rows: list[dict]) -> list[Markup]:
     first = min((row.get("epoch", 0.0) for row in rows), default=0.0)
     epochs = number_axis(first, last, "epoch")
     if accuracies:
-        best = best_epoch(rows)
+        best = best_epoch(rows, f"val_{chosen_by}_accuracy")
         caption = "Accuracy while training."
         if best:
             reached = f"{percent(best[1], 1)}, came in epoch {best[0]:.0f}"
-            caption += f" The best robust accuracy on held-out images, {reached}."
+            caption += f" The best {chosen_by} accuracy on held-out images, {reached}."
         marker = (best[0], "best") if best else None
         chart = line_chart(accuracies, epochs, share_axis(""), caption, marker)
         figures.append(figure(chart, caption, [one.name for one in accuracies]))
@@ -59,11 +62,7 @@ def lines(rows: list[dict], names: dict[str, str]) -> list[Series]:
     return found
 
 
-def best_epoch(rows: list[dict]) -> tuple[float, float] | None:
-    """`(epoch, robust accuracy)` of the model that the run kept as its best."""
-    known = [
-        (row["epoch"], row["val_robust_accuracy"])
-        for row in rows
-        if {"epoch", "val_robust_accuracy"} <= set(row)
-    ]
+def best_epoch(rows: list[dict], accuracy: str) -> tuple[float, float] | None:
+    """`(epoch, accuracy)` of the model that the run kept as its best."""
+    known = [(row["epoch"], row[accuracy]) for row in rows if {"epoch", accuracy} <= set(row)]
     return max(known, key=lambda pair: pair[1]) if known else None
