@@ -4,6 +4,7 @@ The CPU can be divided only before TensorFlow starts, so this is a process of it
 because starting and tracing are what costs.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import resource
@@ -23,10 +24,9 @@ from athe_tf.config import TrainConfig
 from athe_tf.data import ImageSet, Splits
 from athe_tf.errors import InputError
 from athe_tf.layers.batch_norm import synchronize
-from athe_tf.training import callbacks
 from athe_tf.training.run import train
 from athe_tf.workdir import Workdir
-from tests.small_runs import small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
+from tests.small_runs import after_step, small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
 
 ATTACKS = {"fast_at": attacks.PGD(0.1, step_size=0.125, steps=1), "free_at": attacks.FGSM(0.1)}
 OPTIONS: dict[str, dict] = {
@@ -94,27 +94,17 @@ def run(spread, folder, stop_after=None):
     splits = Splits(
         **{f.name: getattr(splits, f.name) for f in dataclasses.fields(splits)} | {"validation": few}
     )
-    original = callbacks.Backup.on_train_batch_end
-    steps = []
 
-    def interrupted(self, batch, logs=None):
-        original(self, batch, logs)
-        steps.append(batch)
-        if len(steps) == stop_after:
-            raise Stop
+    def stop():
+        raise Stop
 
     def go():
         with small_cnn_of_one_layer():
             return train(config, splits, Workdir(folder), write=lambda *a, **k: None, spread=spread)
 
     if stop_after is not None:
-        callbacks.Backup.on_train_batch_end = interrupted
-        try:
+        with contextlib.suppress(Stop), after_step(stop_after, stop):
             go()
-        except Stop:
-            pass
-        finally:
-            callbacks.Backup.on_train_batch_end = original
     trainer = go()
     flat = np.concatenate([np.asarray(w).ravel() for w in trainer.net.weights])
     saved = athe_tf.load_model(Workdir(folder).final)

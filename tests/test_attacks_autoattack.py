@@ -14,7 +14,7 @@ from athe_tf import attacks
 from athe_tf.attacks import AutoAttack
 from athe_tf.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions, radii
-from tests.warm_processes import CONTEXT
+from tests.warm_processes import exit_code_of
 
 IMAGES = grey_images()
 
@@ -328,11 +328,7 @@ def die_after_six_batches(state):
 
 def test_killed_and_run_again_it_gives_the_same(tmp_path):
     state, batches = tmp_path / "state.npz", []
-    killed = CONTEXT.Process(target=die_after_six_batches, args=(state,))
-    killed.start()
-    killed.join(120)
-    killed.kill()
-    assert killed.exitcode == -signal.SIGKILL
+    assert exit_code_of(die_after_six_batches, state) == -signal.SIGKILL
     resumed = killable(state=state, progress=lambda *_: batches.append(1))
     left = len(batches)
     whole = killable(progress=lambda *_: batches.append(1))

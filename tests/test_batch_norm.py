@@ -13,7 +13,7 @@ from athe_tf.layers.batch_norm import (
     foreign_batch_norms,
     frozen_batch_statistics,
 )
-from tests.warm_processes import CONTEXT
+from tests.warm_processes import exit_code_of
 
 SHAPE = (6, 4, 5, 3)
 
@@ -239,7 +239,4 @@ def two_replicas_synchronise():
 
 def test_replicas_synchronise_and_see_their_own_mode():
     # Logical devices must exist before TensorFlow starts: hence the process of its own.
-    process = CONTEXT.Process(target=two_replicas_synchronise)
-    process.start()
-    process.join(120)
-    assert process.exitcode == 0
+    assert exit_code_of(two_replicas_synchronise) == 0

@@ -10,12 +10,11 @@ import tensorflow as tf
 from athe_tf import attacks, training
 from athe_tf.config import TrainConfig
 from athe_tf.recipe import make_trainer
-from athe_tf.training import callbacks
 from athe_tf.training.overfitting_guard import OverfittingGuard
 from athe_tf.training.run import train
 from athe_tf.training.state import Progress, load_state, save_state, variables_of
 from athe_tf.workdir import Workdir
-from tests.small_runs import assert_equal_weights, get_weights, tiny_batch, tiny_net, tiny_splits
+from tests.small_runs import after_step, assert_equal_weights, get_weights, tiny_batch, tiny_net, tiny_splits
 
 EPSILON, RATE, CLASSES, COUNT = 0.1, 0.5, 3, 4
 SHAPE = (2, 2, 1)
@@ -245,19 +244,11 @@ def test_a_run_that_collapses_ends_the_same_whether_it_was_killed_or_not(tmp_pat
     class Killed(Exception):
         pass
 
-    original = callbacks.Backup.on_train_batch_end
-    steps: list[int] = []
+    def kill():
+        raise Killed
 
-    def killed(self, batch, logs=None):
-        original(self, batch, logs)
-        steps.append(batch)
-        if len(steps) == 10:  # in the middle of the epoch that collapses
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(callbacks.Backup, "on_train_batch_end", killed)
-        with pytest.raises(Killed):
-            run("killed")
+    with pytest.raises(Killed), after_step(10, kill):  # in the middle of the epoch that collapses
+        run("killed")
     resumed, _ = run("killed")
     assert_equal_weights(expected, resumed)
     assert not (tmp_path / "killed" / "backup").exists()

@@ -27,7 +27,7 @@ from tests.small_runs import (
     tiny_net,
     tiny_splits,
 )
-from tests.warm_processes import CONTEXT
+from tests.warm_processes import exit_code_of
 from tests.worker_processes import Processes, wait_for
 
 # Every framework, and beside it what else must survive a kill. Four steps an epoch, three epochs.
@@ -90,11 +90,7 @@ def die_in_step(number, config):
 
 
 def kill_in_step(number, config):
-    process = CONTEXT.Process(target=die_in_step, args=(number, config))
-    process.start()
-    process.join(120)
-    process.kill()
-    assert process.exitcode == -signal.SIGKILL
+    assert exit_code_of(die_in_step, number, config) == -signal.SIGKILL
 
 
 def assert_same_run(straight, resumed, folders):

@@ -15,7 +15,6 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-#: Makes a process of any function: `CONTEXT.Process(target=...)`.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.warm_imports"])
 
@@ -58,6 +57,15 @@ class WarmProcess:
         if self._process.exitcode is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
         return self._process.exitcode
+
+
+def exit_code_of(function, *arguments, timeout=120) -> int | None:
+    """Calls a function in a process of its own: its exit code, or minus the signal that ended it."""
+    process = CONTEXT.Process(target=function, args=arguments)
+    process.start()
+    process.join(timeout)
+    process.kill()
+    return process.exitcode
 
 
 def run_program(name, *flags, folder=ROOT, timeout=300) -> subprocess.CompletedProcess:

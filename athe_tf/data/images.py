@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from athe_tf import random
 from athe_tf.data import validate
-from athe_tf.data.source import ImageSource, check_batch_size, plain, to_float, with_options
+from athe_tf.data.source import ImageSource, as_it_is, check_batch_size, to_float, with_options
 
 # Which sequence of the random numbers of an example decides on its place; `augment` has others.
 _ORDER = 0
@@ -58,7 +58,7 @@ class ImageSet(ImageSource):
         check_batch_size(batch_size)
         images, labels = self._tensors
 
-        @plain
+        @as_it_is
         def batch(start):
             part = slice(start, start + batch_size)
             return to_float(images[part]), labels[part]
@@ -82,7 +82,7 @@ class ImageSet(ImageSource):
         places = random.bits(key, tf.range(len(self)), (), stream=_ORDER)
         order = tf.argsort(places, stable=True)[: steps * batch_size]
         ids = tf.data.Dataset.from_tensor_slices(tf.reshape(order, [steps, batch_size])).skip(skipped)
-        return ids.map(plain(lambda ids: (ids, ids)))
+        return ids.map(as_it_is(lambda ids: (ids, ids)))
 
     def _read(self, payload):
         images, labels = self._tensors

@@ -6,8 +6,8 @@ from athe_tf.data import AUGMENTATIONS
 from athe_tf.errors import InputError, check
 from athe_tf.random import fold
 
-#: Functions for datasets are graph code already; to convert them would cost a second.
-plain = tf.autograph.experimental.do_not_convert
+#: For functions of datasets that have no Python control flow to convert; to look for it costs a second.
+as_it_is = tf.autograph.experimental.do_not_convert
 
 
 class ImageSource:
@@ -84,14 +84,16 @@ class ImageSource:
         )
         first, skipped = divmod(start_step, steps)
 
-        @plain
+        @as_it_is
         def batches_of(epoch):
             key = fold(seed, epoch)
             skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
             batches = self._shuffled(key, batch_size, skip)
-            return batches.map(plain(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part))))
+            return batches.map(
+                as_it_is(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
+            )
 
-        @plain
+        @as_it_is
         def finish(key, ids, payload):
             images, labels = self._read(payload)
             return to_float(augment(images, key, ids)), labels
