@@ -23,7 +23,7 @@ OPTIMIZERS = ("adam", "sgd")
 STARTS = ("gaussian", "uniform", "zero")
 BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
 PAIRING_FORMS = ("l2", "mse")
-PRECISIONS = ("bfloat16", "float16", "none")
+PRECISIONS = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 EPSILON_SCHEDULES = ("constant", "cosine", "linear")
 LLR_VARIANTS = ("gamma_only", "grad_norm", "llr")
 LLR_PRESETS = ("code", "paper")
@@ -175,18 +175,18 @@ class TrainConfig:
         None,
         "Epochs after which the weights of every epoch are averaged (SWA); validated and exported. [never]",
     )
-    mixed_precision: str = option(
-        "none", "Compute in half precision, on accelerators: float16 (with loss scaling), bfloat16 or none."
+    precision: str = option(
+        "float32",
+        "Of the arithmetic: float32; float64, so that rounding changes no result; mixed_float16 (with loss "
+        "scaling) or mixed_bfloat16, for accelerators.",
     )
     epochs: int = option(100, "Passes over the training images.")
     batch_size: int = option(128, "Images a step, over all devices.")
     early_stopping: int | None = option(
         None, "Stop when the best validation accuracy is so many epochs old. [never]"
     )
-    sync_batch_norm: bool | None = option(
-        None,
-        "Replicas share the statistics of batch normalisation, so that their number changes no result. [yes, "
-        "unless batch norm is in training mode inside the attack, where replicas cannot meet]",
+    sync_batch_norm: bool = option(
+        True, "Replicas share the statistics of batch normalisation, so that their number changes no result."
     )
     # The run.
     seed: int = option(0, "Seed of initialisation, order, augmentation and attack starts.")
@@ -217,14 +217,13 @@ class TrainConfig:
             ("weight_norm", self.weight_norm, ("differentiable", "project", "straight_through")),
             ("activation", self.activation, models.ACTIVATIONS),
             ("pairing_form", self.pairing_form, PAIRING_FORMS),
-            ("mixed_precision", self.mixed_precision, PRECISIONS),
+            ("precision", self.precision, PRECISIONS),
             ("epsilon_schedule", self.epsilon_schedule, EPSILON_SCHEDULES),
             ("llr_variant", self.llr_variant, LLR_VARIANTS),
             ("llr_preset", self.llr_preset, LLR_PRESETS),
         ):
             _check_name(argument, value, names)
         check_flags(self.distribution, self.devices, self.cpu_replicas)
-        self._check_sync_batch_norm()
         _check_positive(
             self, "scale", "step_size", "restarts", "learning_rate", "lr_drop_factor", "epochs", "batch_size",
             "image_size", "replays", "clip_norm", "early_stopping", "curvature_step", "epsilon_warmup",
@@ -251,25 +250,6 @@ class TrainConfig:
             "leave --early_stopping out.",
         )
         self.attack_scale  # noqa: B018  (raises on nonsense)
-
-    def _check_sync_batch_norm(self):
-        check(
-            not self.sync_batch_norm or not self._normalises_in_attack,
-            "Replicas cannot meet inside an attack, where this run has batch normalisation in training mode. "
-            f"Received: --sync_batch_norm --framework={self.framework} --bn_mode={self.bn_mode}. Leave "
-            "--sync_batch_norm out, or use --bn_mode=eval.",
-        )
-
-    @property
-    def _normalises_in_attack(self) -> bool:
-        """Whether the attack's own passes use the statistics of their batch."""
-        mode = self.bn_mode or ("train" if self.framework == "fast_at" else "eval")
-        return mode in ("train", "batch_no_update")
-
-    @property
-    def shares_batch_norm(self) -> bool:
-        """`sync_batch_norm`, with its default."""
-        return not self._normalises_in_attack if self.sync_batch_norm is None else self.sync_batch_norm
 
     def _check_margin(self):
         if self.margin:

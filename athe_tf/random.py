@@ -49,24 +49,24 @@ def bits(seed, ids, shape, stream: int = 0):
     return tf.reshape(h, [-1, *shape])
 
 
-def uniform(seed, ids, shape, low=-1.0, high=1.0, stream: int = 0):
-    """Uniform float32 in `[low, high)`, of shape `[len(ids), *shape]`."""
+def uniform(seed, ids, shape, low=-1.0, high=1.0, stream: int = 0, dtype=tf.float32):
+    """Uniform in `[low, high)`, of shape `[len(ids), *shape]`; the same numbers in float32 and float64."""
     # 24 bits fill a float32 mantissa exactly; more would round up to `high`.
     mantissa = tf.bitwise.right_shift(bits(seed, ids, shape, stream), tf.constant(8, tf.uint32))
-    return low + tf.cast(mantissa, tf.float32) * (2.0**-24 * (high - low))
+    return low + tf.cast(mantissa, dtype) * (2.0**-24 * (high - low))
 
 
-def normal(seed, ids, shape, stream: int = 0):
-    """Standard normal float32 of shape `[len(ids), *shape]`, by Box and Muller's transform."""
+def normal(seed, ids, shape, stream: int = 0, dtype=tf.float32):
+    """Standard normal of shape `[len(ids), *shape]`, by Box and Muller's transform."""
     # 1 - U lies in (0, 1], where the logarithm is finite.
-    radius = tf.sqrt(-2.0 * tf.math.log1p(-uniform(seed, ids, shape, 0.0, 1.0, stream)))
-    return radius * tf.cos(uniform(fold(seed, 0x5EED), ids, shape, -math.pi, math.pi, stream))
+    radius = tf.sqrt(-2.0 * tf.math.log1p(-uniform(seed, ids, shape, 0.0, 1.0, stream, dtype)))
+    return radius * tf.cos(uniform(fold(seed, 0x5EED), ids, shape, -math.pi, math.pi, stream, dtype))
 
 
-def rademacher(seed, ids, shape, stream: int = 0):
-    """Plus or minus one with equal chances, float32, of shape `[len(ids), *shape]`."""
+def rademacher(seed, ids, shape, stream: int = 0, dtype=tf.float32):
+    """Plus or minus one with equal chances, of shape `[len(ids), *shape]`."""
     lowest = tf.bitwise.bitwise_and(bits(seed, ids, shape, stream), tf.constant(1, tf.uint32))
-    return 1.0 - 2.0 * tf.cast(lowest, tf.float32)
+    return 1.0 - 2.0 * tf.cast(lowest, dtype)
 
 
 def integers(seed, ids, shape, high: int, stream: int = 0):

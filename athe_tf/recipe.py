@@ -34,7 +34,7 @@ def make_splits(config: TrainConfig):
 
 def make_net(config: TrainConfig, splits) -> keras.Model:
     """The classifier, with the normalisation of its data set inside."""
-    with precision(config.mixed_precision):
+    with dtype_policy(config.precision):
         return models.build(
             config.model,
             num_classes=splits.num_classes,
@@ -50,13 +50,10 @@ def make_net(config: TrainConfig, splits) -> keras.Model:
 
 
 @contextlib.contextmanager
-def precision(name: str):
-    """Inside, layers compute in this precision; their weights stay float32."""
-    if name == "none":
-        yield
-        return
+def dtype_policy(name: str):
+    """Inside, new layers have this dtype policy of Keras; a mixed one keeps their weights float32."""
     before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(f"mixed_{name}")
+    keras.config.set_dtype_policy(name)
     try:
         yield
     finally:
@@ -71,9 +68,9 @@ def check_precision(config: TrainConfig) -> None:
     """
     accelerators = [device for kind in ("GPU", "TPU") for device in tf.config.list_physical_devices(kind)]
     check(
-        config.mixed_precision == "none" or len(accelerators) > 0,
+        not config.precision.startswith("mixed") or len(accelerators) > 0,
         "Mixed precision needs an accelerator, and TensorFlow finds none here; on a CPU it is slower than "
-        f"float32. Received: --mixed_precision={config.mixed_precision}. Leave it out.",
+        f"float32. Received: --precision={config.precision}. Leave it out.",
     )
 
 
@@ -114,7 +111,7 @@ def make_optimizer(config: TrainConfig, updates_per_epoch: int):
         optimizer = MomentumSGD(
             rate, momentum=config.momentum, weight_decay=config.weight_decay, nesterov=config.nesterov
         )
-    if config.mixed_precision == "float16":
+    if config.precision == "mixed_float16":
         # Small gradients underflow in float16; bfloat16 has the range of float32.
         return keras.optimizers.LossScaleOptimizer(optimizer)
     return optimizer
@@ -165,7 +162,7 @@ def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
     check_precision(config)
     net = make_net(config, splits)
-    if config.shares_batch_norm:
+    if config.sync_batch_norm:
         synchronize(net)
     steps = splits.train.steps_per_epoch(config.batch_size)
     updates = steps * (config.replays if config.framework == "free_at" else 1)

@@ -76,7 +76,7 @@ class ThreatModel:
         if kind == "zero":
             return x
         if kind == "gaussian":
-            noise = GAUSSIAN_START * random.normal(seed, ids, x.shape[1:])
+            noise = GAUSSIAN_START * random.normal(seed, ids, x.shape[1:], dtype=x.dtype)
         else:
             check_choice("start", kind, STARTS)
             noise = self.uniform_start(x, ids, seed)
@@ -101,7 +101,7 @@ class Linf(ThreatModel):
         return tf.sign(gradient)
 
     def uniform_start(self, x, ids, seed):
-        return self.epsilon * random.uniform(seed, ids, x.shape[1:])
+        return self.epsilon * random.uniform(seed, ids, x.shape[1:], dtype=x.dtype)
 
     def distance(self, x, x_adv):
         return tf.reduce_max(_flat(tf.abs(x_adv - x)), axis=1)
@@ -115,7 +115,7 @@ class L2(ThreatModel):
     def project(self, x, x_adv):
         delta = x_adv - x
         length = _per_example(tf.norm(_flat(delta), axis=1))
-        delta *= tf.minimum(1.0, self.epsilon / tf.maximum(length, TINY))
+        delta *= tf.minimum(self.epsilon / tf.maximum(length, TINY), 1.0)
         # Clipping to the box only shortens delta, so both constraints hold afterwards.
         return tf.clip_by_value(x + delta, 0.0, 1.0)
 
@@ -124,9 +124,10 @@ class L2(ThreatModel):
 
     def uniform_start(self, x, ids, seed):
         shape = x.shape[1:]
-        direction = self.ascent(random.normal(seed, ids, shape))
+        direction = self.ascent(random.normal(seed, ids, shape, dtype=x.dtype))
         # The radius of a uniform point of a d-ball is distributed as U^(1/d).
-        radius = random.uniform(seed, ids, (1, 1, 1), 0.0, 1.0, stream=1) ** (1.0 / math.prod(shape))
+        share = random.uniform(seed, ids, (1, 1, 1), 0.0, 1.0, stream=1, dtype=x.dtype)
+        radius = share ** (1.0 / math.prod(shape))
         return self.epsilon * radius * direction
 
     def distance(self, x, x_adv):
@@ -142,7 +143,7 @@ class L1(ThreatModel):
         delta = project_l1_box(x, x_adv - x, self.epsilon)
         # Exact but for rounding: the threshold is found by float32 sums, which a far point makes inexact.
         length = _per_example(tf.reduce_sum(_flat(tf.abs(delta)), axis=1))
-        delta *= tf.minimum(1.0, self.epsilon / tf.maximum(length, TINY))
+        delta *= tf.minimum(self.epsilon / tf.maximum(length, TINY), 1.0)
         return tf.clip_by_value(x + delta, 0.0, 1.0)
 
     def ascent(self, gradient):
@@ -157,9 +158,9 @@ class L1(ThreatModel):
         # giving the others random signs is uniform in the l1 ball.
         shape = x.shape[1:]
         size = math.prod(shape)
-        exponentials = -tf.math.log1p(-random.uniform(seed, ids, (size + 1,), 0.0, 1.0))
+        exponentials = -tf.math.log1p(-random.uniform(seed, ids, (size + 1,), 0.0, 1.0, dtype=x.dtype))
         magnitudes = exponentials[:, :size] / tf.reduce_sum(exponentials, axis=1, keepdims=True)
-        signs = random.rademacher(seed, ids, shape, stream=1)
+        signs = random.rademacher(seed, ids, shape, stream=1, dtype=x.dtype)
         return self.epsilon * signs * tf.reshape(magnitudes, [-1, *shape])
 
     def distance(self, x, x_adv):

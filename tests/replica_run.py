@@ -29,20 +29,24 @@ from athe_tf.workdir import Workdir
 from tests.small_runs import after_step, small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
 
 ATTACKS = {"fast_at": attacks.PGD(0.1, step_size=0.125, steps=1), "free_at": attacks.FGSM(0.1)}
-OPTIONS: dict[str, dict] = {
-    "fast_at": {"bn_mode": "eval"},
-    "free_at": {"batch_size": 16, "replays": 2},
-}
+OPTIONS: dict[str, dict] = {"free_at": {"batch_size": 16, "replays": 2}}
+# Frameworks, and how batch normalisation behaves while they craft.
+STEPS = (
+    ("pgd_at", "eval"), ("alp", "eval"), ("trades", "eval"), ("fast_at", "eval"), ("free_at", "train"),
+    ("llr", "frozen_clean"), ("fast_at", "train"), ("pgd_at", "train"), ("trades", "batch_no_update"),
+)  # fmt: skip
 
 
-def make_trainer(framework, spread, synchronised=True):
+def make_trainer(framework, spread, synchronised=True, bn_mode=None):
     """The same trainer on any number of replicas."""
     with spread.scope():
         net = tiny_net("he")
         if synchronised:
             synchronize(net)
         attack = ATTACKS.get(framework, attacks.PGD(0.1, steps=2))
-        trainer = training.get(framework)(net, attack, margin=0.2, **OPTIONS.get(framework, {}))
+        trainer = training.get(framework)(
+            net, attack, margin=0.2, bn_mode=bn_mode, **OPTIONS.get(framework, {})
+        )
         trainer.compile(training.MomentumSGD(0.1, weight_decay=5e-4))
     return trainer
 
@@ -51,9 +55,9 @@ def weights_of(net):
     return {f"w{i}": np.asarray(w) for i, w in enumerate(net.weights)}
 
 
-def one_step(framework, spread):
+def one_step(framework, bn_mode, spread):
     """Weights and logs after one step."""
-    trainer = make_trainer(framework, spread)
+    trainer = make_trainer(framework, spread, bn_mode=bn_mode)
     data = spread.training(tiny_splits(16).train, 16, seed=1)
     history = trainer.fit(data, steps_per_epoch=1, verbose=0).history
     return weights_of(trainer.net) | {name: history[name][0] for name in ("loss", "robust_accuracy")}
@@ -61,10 +65,10 @@ def one_step(framework, spread):
 
 def frameworks(spreads):
     found = {f"start/one/{name}": value for name, value in weights_of(tiny_net("he")).items()}
-    for framework in ("pgd_at", "alp", "trades", "free_at", "fast_at", "llr"):
+    for framework, bn_mode in STEPS:
         for which, spread in spreads.items():
-            result = one_step(framework, spread)
-            found |= {f"{framework}/{which}/{name}": value for name, value in result.items()}
+            result = one_step(framework, bn_mode, spread)
+            found |= {f"{framework}-{bn_mode}/{which}/{name}": value for name, value in result.items()}
     return found
 
 

@@ -147,7 +147,7 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"clip_norm": 0.0}, "--clip_norm must be larger than 0"),
         ({"early_stopping": 0}, "--early_stopping must be larger than 0"),
         ({"early_stopping": 3, "validation_size": 0}, "--early_stopping looks at validation images"),
-        ({"mixed_precision": "float32"}, "Unknown mixed_precision 'float32'"),
+        ({"precision": "float16"}, "Unknown precision 'float16'.*mixed_float16"),
         ({"gradalign": 0.2}, r"--gradalign is an option of fast_at. Received: --framework=pgd_at.*Leave"),
         ({"framework": "fast_at", "nfgsm_noise": 2.0, "start": "zero"}, "Leave --start out"),
         ({"framework": "fast_at", "nfgsm_noise": 2.0, "gradalign": 0.2}, "Use one of them"),

@@ -14,8 +14,7 @@ from athe_tf.workdir import Workdir, flagfile
 from tests.small_runs import get_weights, small_cnn_of_one_layer
 from tests.worker_processes import wait_for, workers
 
-# 1,197 images make 10 steps an epoch: 20 steps. 200 validation images do not fill two batches. PGD-AT on a
-# tiny net: the sign of a gradient that is nearly zero may flip with its rounding, and two runs part ways.
+# 1,197 images make 10 steps an epoch: 20 steps. 200 validation images do not fill two batches.
 CONFIG = TrainConfig(
     dataset="digits",
     model="small_cnn",
@@ -30,6 +29,15 @@ CONFIG = TrainConfig(
     validation_attack="pgd-1",
     augmentation="pad_crop",
 )
+# In float32 the sign of a gradient that is nearly zero may flip with its rounding, and two runs part ways:
+# far where the first gradients are small (TRADES, LLR) or the one step is long (FastAT). Not in float64.
+DOUBLE = {"precision": "float64", "batch_size": 58, "epochs": 1}
+RUNS: dict[str, dict] = {
+    "pgd_at": {},
+    "trades": {"framework": "trades", **DOUBLE},
+    "fast_at": {"framework": "fast_at", "steps": None, **DOUBLE},
+    "llr": {"framework": "llr", **DOUBLE},
+}
 
 
 def in_folder(folder, **changes):
@@ -38,14 +46,11 @@ def in_folder(folder, **changes):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The folder of a run of two workers that nobody interrupted; `0.npz` and `1.npz` are their weights."""
+    """The folder of `RUNS` of two workers that nobody interrupted, and what each worker ended with."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    (folder / "config.json").write_text(to_json(in_folder(folder / "run")))
-
-    def command(index):
-        return ("tests.worker_run", folder / "config.json", folder / f"{index}.npz")
-
-    with workers(command, folder / "logs") as processes:
+    for name, changes in RUNS.items():
+        (folder / f"{name}.config.json").write_text(to_json(in_folder(folder / name, **changes)))
+    with workers(("tests.worker_run", folder), folder / "logs") as processes:
         processes.succeed()
     return folder
 
@@ -55,22 +60,25 @@ def arrays(path):
         return [file[name] for name in file.files]
 
 
-def test_both_workers_end_with_identical_weights(undisturbed):
-    for one, other in zip(*(arrays(undisturbed / f"{i}.npz") for i in range(2)), strict=True):
+@pytest.mark.parametrize("name", RUNS)
+def test_both_workers_end_with_identical_weights(name, undisturbed):
+    for one, other in zip(*(arrays(undisturbed / f"{name}.{i}.npz") for i in range(2)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_two_workers_train_what_one_process_trains(undisturbed, tmp_path):
-    config = in_folder(tmp_path / "run")
+@pytest.mark.parametrize("name", RUNS)
+def test_two_workers_train_what_one_process_trains(name, undisturbed, tmp_path):
+    config = in_folder(tmp_path / name, **RUNS[name])
     with small_cnn_of_one_layer():
         trainer = train(
             config, athe_tf.data.load(config.dataset), Workdir(config.workdir), write=lambda *a, **k: 0
         )
     assert int(trainer.optimizer.iterations) == 20
-    for one, other in zip(get_weights(trainer.net), arrays(undisturbed / "0.npz"), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-4, rtol=0)
+    tolerance = 1e-10 if config.precision == "float64" else 1e-4
+    for one, other in zip(get_weights(trainer.net), arrays(undisturbed / f"{name}.0.npz"), strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance, rtol=0)
     ours, theirs = (
-        np.genfromtxt(folder / "run" / "metrics.csv", delimiter=",", names=True)
+        np.genfromtxt(folder / name / "metrics.csv", delimiter=",", names=True)
         for folder in (tmp_path, undisturbed)
     )
     for name in ("loss", "val_loss", "learning_rate"):
@@ -81,7 +89,7 @@ def test_two_workers_train_what_one_process_trains(undisturbed, tmp_path):
 
 
 def test_only_the_chief_writes(undisturbed):
-    names = {path.name for path in (undisturbed / "run").iterdir()}
+    names = {path.name for path in (undisturbed / "pgd_at").iterdir()}
     expected = {"best.json", "best.keras", "config.json", "final.keras", "flags.txt", "metrics.csv"}
     assert names == expected | {"saved_model"}
     assert "epoch 2/2" in (undisturbed / "logs" / "0.log").read_text()
@@ -129,5 +137,5 @@ def test_a_lost_worker_ends_the_run_and_a_new_start_continues_it(undisturbed, tm
         processes.succeed()
         assert "Resuming" in processes.text(0)
     final = keras.models.load_model(workdir.final, compile=False)
-    for one, other in zip(get_weights(final), arrays(undisturbed / "0.npz"), strict=True):
+    for one, other in zip(get_weights(final), arrays(undisturbed / "pgd_at.0.npz"), strict=True):
         np.testing.assert_array_equal(one, other)

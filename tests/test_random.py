@@ -42,5 +42,15 @@ def test_rademacher_and_integers_are_balanced():
     assert len(counts) == 9 and abs(counts - 1000).max() < 150
 
 
+def test_float64_has_the_numbers_of_float32():
+    ids = np.arange(50)
+    for draw in (random.uniform, random.rademacher):
+        single, double = draw(3, ids, (7,)).numpy(), draw(3, ids, (7,), dtype="float64").numpy()
+        assert double.dtype == np.float64
+        np.testing.assert_array_equal(single, double)
+    single, double = random.normal(3, ids, (7,)).numpy(), random.normal(3, ids, (7,), dtype="float64").numpy()
+    np.testing.assert_allclose(single, double, atol=1e-5)
+
+
 def test_fold_is_not_commutative():
     assert int(random.fold(1, 2)) != int(random.fold(2, 1))

@@ -1,4 +1,4 @@
-"""What all frameworks share: averaged weights, clipped gradients, early stopping, mixed precision."""
+"""What all frameworks share: averaged weights, clipped gradients, early stopping."""
 
 import keras
 import numpy as np
@@ -6,10 +6,9 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
-from athe_tf import attacks, recipe, training
+from athe_tf import attacks, training
 from athe_tf.config import TrainConfig
 from athe_tf.errors import InputError
-from athe_tf.training.callbacks import last_learning_rate
 from athe_tf.training.early_stopping import EarlyStopping
 from athe_tf.training.run import train
 from athe_tf.training.state import Progress, load_state, save_state
@@ -153,43 +152,6 @@ def test_a_run_with_average_and_early_stopping_ends_early_and_ships_the_average(
     assert_equal_weights(get_weights(final), get_weights(trainer.averaged))
     exported = tf.saved_model.load(str(Workdir(config.workdir).saved_model))
     np.testing.assert_allclose(exported.serve(X), trainer.averaged(X), atol=1e-5)
-
-
-# -- mixed precision ----------------------------------------------------------------------------------------
-
-
-def test_mixed_precision_is_refused_without_an_accelerator():
-    config = TrainConfig(mixed_precision="bfloat16", epochs=1, batch_size=16)
-    with pytest.raises(InputError, match=r"needs an accelerator.*Leave it out"):
-        recipe.make_trainer(config, tiny_splits())
-
-
-@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-def test_mixed_precision_trains_with_a_head_in_float32(precision, monkeypatch):
-    monkeypatch.setattr(recipe, "check_precision", lambda config: None)
-    policy = keras.config.dtype_policy().name
-    config = TrainConfig(
-        mixed_precision=precision,
-        framework="trades",
-        steps=1,
-        head="he",
-        model="lenet-1",
-        epochs=1,
-        batch_size=16,
-        lr_schedule="constant",
-        learning_rate=0.05,
-    )
-    trainer = recipe.make_trainer(config, tiny_splits())
-    assert keras.config.dtype_policy().name == policy
-    assert trainer.net.get_layer("conv1").compute_dtype == precision
-    assert isinstance(trainer.net.layers[-1], athe_tf.CosineDense) and trainer.net(X).dtype == tf.float32
-    assert isinstance(trainer.optimizer, keras.optimizers.LossScaleOptimizer) == (precision == "float16")
-    np.testing.assert_allclose(last_learning_rate(trainer.optimizer), 0.05)
-    before = get_weights(trainer.net)
-    loss = trainer.train_on_batch(X, Y, return_dict=True)["loss"]
-    assert np.isfinite(loss)
-    changed = [not np.array_equal(a, b) for a, b in zip(before, get_weights(trainer.net), strict=True)]
-    assert any(changed) and all(np.isfinite(w).all() for w in get_weights(trainer.net))
 
 
 @pytest.mark.parametrize(

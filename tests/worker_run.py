@@ -1,4 +1,7 @@
-"""One worker of a run: `python -m tests.worker_run CONFIG.json WEIGHTS.npz`, with TF_CONFIG set."""
+"""One worker of several runs: `python -m tests.worker_run FOLDER`, with TF_CONFIG set.
+
+Every `FOLDER/NAME.config.json` is trained, and `NAME.INDEX.npz` gets the weights of the worker.
+"""
 
 import json
 import pathlib
@@ -55,15 +58,20 @@ def errors_without_repair(strategy) -> dict:
 
 
 def main() -> None:
-    config = from_json(TrainConfig, pathlib.Path(sys.argv[1]).read_text())
-    output = pathlib.Path(sys.argv[2])
-    spread = start(read_settings(config))
+    folder = pathlib.Path(sys.argv[1])
+    configs = {
+        path.name.partition(".")[0]: from_json(TrainConfig, path.read_text())
+        for path in sorted(folder.glob("*.config.json"))
+    }
+    spread = start(read_settings(next(iter(configs.values()))))
+    index = spread.cluster.index
     facts = {"errors": errors_without_repair(spread.strategy), "plain": plain_fit(spread.strategy)}
-    facts["sum"] = [spread.from_chief(0.1 + spread.cluster.index), spread.any(not spread.is_chief)]
-    output.with_suffix(".json").write_text(json.dumps(facts))
-    with small_cnn_of_one_layer():
-        trainer = train(config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=spread)
-    np.savez(output, *[np.asarray(weight) for weight in trainer.net.weights])
+    facts["sum"] = [spread.from_chief(0.1 + index), spread.any(not spread.is_chief)]
+    (folder / f"{index}.json").write_text(json.dumps(facts))
+    for name, config in configs.items():
+        with small_cnn_of_one_layer():
+            trainer = train(config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=spread)
+        np.savez(folder / f"{name}.{index}.npz", *[np.asarray(weight) for weight in trainer.net.weights])
 
 
 if __name__ == "__main__":

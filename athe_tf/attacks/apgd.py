@@ -397,6 +397,7 @@ class APGD(Attack):
             self.rounds(victim),
             self.comparison(victim, y),
             x,
+            victim,
         )
 
     def settings(self) -> dict:

@@ -126,7 +126,9 @@ class Attack:
         target = victim(model)
         if not tf.inside_function():
             x, y = checked_batch(x, y, target.num_classes)
-        x, y = tf.convert_to_tensor(x, tf.float32), tf.cast(tf.convert_to_tensor(y), tf.int32)
+        # Training in float64 crafts in float64.
+        x = tf.convert_to_tensor(x, tf.float64 if getattr(x, "dtype", None) is tf.float64 else tf.float32)
+        y = tf.cast(tf.convert_to_tensor(y), tf.int32)
         ids = tf.range(tf.shape(x)[0]) if ids is None else ids
         seed = random.fold(seed)
         if tf.inside_function():

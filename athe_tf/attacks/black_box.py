@@ -71,4 +71,5 @@ class BlackBoxAttack(Attack):
             self.rounds(victim),
             lambda x_adv: self.judged(victim, x_adv, y)[0],
             x,
+            victim,
         )

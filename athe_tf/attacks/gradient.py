@@ -11,7 +11,7 @@ import weakref
 
 import tensorflow as tf
 
-from athe_tf import random
+from athe_tf import random, replicas
 from athe_tf.attacks import losses
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.base import Attack
@@ -69,7 +69,20 @@ def finite_gradient(gradient):
     return tf.where(finite, gradient, tf.zeros_like(gradient)), nonfinite
 
 
-def best_round(climb, rounds: int, comparison, x):
+def repeated(body, state: tuple, times: int, victim: Victim) -> tuple:
+    """What is left of `state` after `body` took it in and gave it back so many times.
+
+    A loop in the graph, so that `body` is traced once. But replicas cannot meet in one, and where batch
+    normalisation is in training mode they have to: there every turn is written out.
+    """
+    if replicas.count() > 1 and not victim.independent:
+        for _ in range(times):
+            state = body(*state)
+        return state
+    return tf.while_loop(lambda *_: True, body, state, maximum_iterations=times, parallel_iterations=1)
+
+
+def best_round(climb, rounds: int, comparison, x, victim: Victim):
     """The images of the round that an example fares worst in, for training.
 
     Args:
@@ -77,6 +90,7 @@ def best_round(climb, rounds: int, comparison, x):
         rounds: How many rounds there are. One needs no comparison.
         comparison: From images to one number an example; the highest wins.
         x: The clean images, for examples whose numbers are all NaN.
+        victim: The attacked model.
     """
     if rounds == 1:
         return climb(0)
@@ -87,13 +101,8 @@ def best_round(climb, rounds: int, comparison, x):
         best = tf.where(tf.reshape(score > best_score, [-1, 1, 1, 1]), x_adv, best)
         return round_index + 1, best, tf.maximum(score, best_score)
 
-    # A loop in the graph: a round is traced once, whatever their number.
-    return tf.while_loop(
-        lambda round_index, *_: round_index < rounds,
-        body,
-        (0, x, tf.fill(tf.shape(x)[:1], -float("inf"))),
-        parallel_iterations=1,
-    )[1]
+    lowest = tf.fill(tf.shape(x)[:1], tf.constant(-float("inf"), x.dtype))
+    return repeated(body, (0, x, lowest), rounds, victim)[1]
 
 
 class PGD(Attack):
@@ -254,11 +263,9 @@ class PGD(Attack):
                 return x_adv, *memory
 
             loop = (self.start_point(victim, x, ids, seed, round_index), *self.initial_memory(x))
-            return tf.while_loop(
-                lambda *_: True, body, loop, maximum_iterations=self.steps, parallel_iterations=1
-            )[0]
+            return repeated(body, loop, self.steps, victim)[0]
 
-        return best_round(climb, self.rounds(victim), self.comparison(victim, y, inputs), x)
+        return best_round(climb, self.rounds(victim), self.comparison(victim, y, inputs), x, victim)
 
     # -- evaluation -------------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class LocalLinearity(PGD):
         return lambda x_moved: self.objective(victim, y, inputs)(x_moved)[0]
 
     def initial_memory(self, x):
-        return [tf.zeros_like(x), tf.zeros_like(x), tf.constant(0.0)] if self.rule == "adam" else []
+        return [tf.zeros_like(x), tf.zeros_like(x), tf.zeros([], x.dtype)] if self.rule == "adam" else []
 
     def direction(self, gradient, memory):
         if self.rule == "sign":
@@ -121,6 +121,6 @@ class LocalLinearity(PGD):
         step += 1.0
         mean = FIRST_DECAY * mean + (1 - FIRST_DECAY) * gradient
         square = SECOND_DECAY * square + (1 - SECOND_DECAY) * tf.square(gradient)
-        unbiased = tf.sqrt(square / (1 - tf.pow(SECOND_DECAY, step)))
-        direction = mean / (1 - tf.pow(FIRST_DECAY, step)) / (unbiased + ADAM_EPSILON)
+        unbiased = tf.sqrt(square / (1 - SECOND_DECAY**step))
+        direction = mean / (1 - FIRST_DECAY**step) / (unbiased + ADAM_EPSILON)
         return direction, [mean, square, step]

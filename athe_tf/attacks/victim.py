@@ -53,8 +53,8 @@ class Victim:
         self.independent = independent
 
     def logits(self, x):
-        """Logits in float32, whatever the model computes in."""
-        return tf.cast(self._logits(x), tf.float32)
+        """Logits in the precision of the images, whatever the model computes in."""
+        return tf.cast(self._logits(x), x.dtype)
 
     @functools.cached_property
     def compiled_logits(self):
@@ -67,10 +67,10 @@ class Victim:
         return self._features is not None
 
     def features(self, x):
-        """Penultimate features in float32."""
+        """Penultimate features in the precision of the images."""
         self.require_features("This attack")
         assert self._features is not None
-        return tf.cast(self._features(x), tf.float32)
+        return tf.cast(self._features(x), x.dtype)
 
     def require_features(self, who: str) -> None:
         """Raises `NotApplicable`, in the name of `who`, unless the victim shows its features."""

@@ -68,7 +68,7 @@ def build(
     )
 
     blocks = Blocks(seed, activation, dropout)
-    images = keras.Input(tuple(input_shape), name="image")
+    images = keras.Input(tuple(input_shape), name="image", dtype=_whole_precision())
     features = FAMILIES.get(family)(_normalized(images, mean, std), blocks, **sizes)
     logits = _head(features, blocks, num_classes, head, scale, weight_norm)
     return keras.Model(images, logits, name=name.replace("-", "_"))
@@ -82,10 +82,15 @@ def _normalized(images, mean: Statistics | None, std: Statistics | None):
     num_channels = images.shape[-1]
     means, stds = _for_each_channel("mean", mean, num_channels), _for_each_channel("std", std, num_channels)
     check(min(stds) > 0, f"`std` must be larger than 0. Received: std={std}.")
-    # float32 under mixed precision: half precision would round away a part of a small perturbation.
+    # Half precision would round away a part of a small perturbation.
     return keras.layers.Normalization(
-        mean=means, variance=[value**2 for value in stds], dtype="float32", name="normalization"
+        mean=means, variance=[value**2 for value in stds], dtype=_whole_precision(), name="normalization"
     )(images)
+
+
+def _whole_precision() -> str:
+    """The dtype of images and logits: that of the weights, so float32 under mixed precision."""
+    return keras.config.dtype_policy().variable_dtype
 
 
 def _for_each_channel(argument: str, value: Statistics, num_channels: int) -> list[float]:
@@ -102,7 +107,7 @@ def _for_each_channel(argument: str, value: Statistics, num_channels: int) -> li
 
 def _head(features, blocks: Blocks, num_classes: int, head: str, scale: float, weight_norm: str):
     if head == "linear":
-        return blocks.dense(features, num_classes, name="head", dtype="float32")
+        return blocks.dense(features, num_classes, name="head", dtype=_whole_precision())
     return CosineDense(
         num_classes,
         scale=scale,

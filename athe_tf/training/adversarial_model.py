@@ -126,6 +126,8 @@ class AdversarialModel(keras.Model):
                 "or use margin=0."
             )
         self.net = net
+        #: Images are crafted and losses computed in float32, or in float64 where the net takes its images so.
+        self.image_dtype = tf.float64 if _takes_float64(net) else tf.float32
         # Frameworks know what their attack has beyond the contract.
         self.attack: Any = attack
         self.margin = margin
@@ -230,7 +232,7 @@ class AdversarialModel(keras.Model):
         """The epsilon of the training attack at this step."""
         if self.epsilon_schedule is None:
             return self.attack.threat.epsilon
-        return self.epsilon_schedule(self.optimizer.iterations)
+        return tf.cast(self.epsilon_schedule(self.optimizer.iterations), self.image_dtype)
 
     def current_attack(self):
         """The training attack at this step: with a schedule, `attack` in a ball of another size."""
@@ -252,7 +254,7 @@ class AdversarialModel(keras.Model):
             return self._backward(x, x_adv, y, sample_weight, sources)
         with awp.restoring(self.net.non_trainable_variables):
             _, _, gradients, _ = self._backward(x, x_adv, y, sample_weight)
-        started = tf.cast(tf.convert_to_tensor(self.optimizer.iterations) >= self.awp_start, tf.float32)
+        started = tf.cast(tf.convert_to_tensor(self.optimizer.iterations) >= self.awp_start, self.image_dtype)
         with awp.moved_up(self.net.trainable_variables, gradients, self.awp_gamma * started):
             return self._backward(x, x_adv, y, sample_weight, sources)
 
@@ -290,7 +292,7 @@ class AdversarialModel(keras.Model):
 
         Keras clips what each replica has for itself, so that the number of replicas would change the result.
         """
-        limit = self.optimizer.scale_loss(tf.constant(self.clip_norm, tf.float32))
+        limit = self.optimizer.scale_loss(tf.constant(self.clip_norm, self.image_dtype))
         clipped, _ = tf.clip_by_global_norm(replicas.total(gradients), limit)
         # The optimiser will add them up again.
         return [gradient / replicas.count() for gradient in clipped]
@@ -339,19 +341,29 @@ class AdversarialModel(keras.Model):
                 self.optimizer.build(self.net.trainable_variables)
         return super().make_train_function(force)
 
+    def unpack(self, data):
+        """`(images, int32 labels [N], sample weights or None)` of what Keras gives to a step."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        if y is None:
+            raise InputError("Adversarial training needs labels: fit on (images, labels).")
+        y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
+        if sample_weight is not None:
+            sample_weight = tf.cast(sample_weight, self.image_dtype)
+        return tf.cast(x, self.image_dtype), y, sample_weight
+
     def train_step(self, data):
-        x, y, sample_weight = unpack(data)
+        x, y, sample_weight = self.unpack(data)
         x_adv = self.craft(x, y) if self.needs_attack else x
         terms, loss, gradients = self.gradients(x, x_adv, y, sample_weight)
         self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
 
     def test_step(self, data):
-        x, y, sample_weight = unpack(data)
+        x, y, sample_weight = self.unpack(data)
         net = self.shipped
         logits = net(x, training=False)
         # Image by image: the last batch may be short on one replica, or filled up with images of no weight.
-        self._loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, tf.float32)), sample_weight)
+        self._loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, x.dtype)), sample_weight)
         self.clean_accuracy.update_state(y, logits, sample_weight)
         logged = ["loss", "clean_accuracy"]
         if self.validation_attack is not None:
@@ -359,7 +371,9 @@ class AdversarialModel(keras.Model):
             seed = random.fold(self.seed, 1, self._validated_batches.result())
             self._validated_batches.update_state(1.0)
             victim = self.victim(training=False, averaged=self.averaged is not None)
-            x_adv = self.validation_attack(victim, x, y, ids=self.positions(x), seed=seed)
+            # Any attack may measure, and only those that craft for training know float64.
+            images = tf.cast(x, tf.float32)
+            x_adv = self.validation_attack(victim, images, y, ids=self.positions(x), seed=seed)
             self.robust_accuracy.update_state(y, net(x_adv, training=False), sample_weight)
             logged.append("robust_accuracy")
         return self._logs(x, y, logits, sample_weight, logged)
@@ -383,15 +397,9 @@ class AdversarialModel(keras.Model):
         self.shipped.export(filepath, **kwargs)
 
 
-def unpack(data):
-    """`(float32 images, int32 labels [N], sample weights or None)` of what Keras gives to a step."""
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    if y is None:
-        raise InputError("Adversarial training needs labels: fit on (images, labels).")
-    y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
-    if sample_weight is not None:
-        sample_weight = tf.cast(sample_weight, tf.float32)
-    return tf.cast(x, tf.float32), y, sample_weight
+def _takes_float64(net) -> bool:
+    inputs = getattr(net, "inputs", None) or ()
+    return any(tf.as_dtype(each.dtype) == tf.float64 for each in inputs)
 
 
 def _images_before(x):

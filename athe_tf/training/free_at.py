@@ -6,7 +6,7 @@ from athe_tf import replicas
 from athe_tf.attacks.base import Attack
 from athe_tf.attacks.gradient import finite_gradient
 from athe_tf.errors import InputError, check
-from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms, unpack
+from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 
 
 def into_linf_ball(noise, epsilon):
@@ -15,7 +15,7 @@ def into_linf_ball(noise, epsilon):
 
 def into_l2_ball(noise, epsilon):
     length = tf.sqrt(tf.reduce_sum(tf.square(noise), axis=[1, 2, 3], keepdims=True))
-    return noise * tf.minimum(1.0, epsilon / tf.maximum(length, 1e-12))
+    return noise * tf.minimum(epsilon / tf.maximum(length, 1e-12), 1.0)
 
 
 BALLS = {"linf": into_linf_ball, "l2": into_l2_ball}
@@ -81,7 +81,7 @@ class FreeAT(AdversarialModel):
             shape=(batch_size, *net.input_shape[1:]),
             initializer="zeros",
             trainable=False,
-            dtype="float32",
+            dtype=self.image_dtype,
             autocast=False,
         )
 
@@ -113,7 +113,7 @@ class FreeAT(AdversarialModel):
         return Cost(self.replays, self.replays, self.replays)
 
     def train_step(self, data):
-        x, y, sample_weight = unpack(data)
+        x, y, sample_weight = self.unpack(data)
         # Unrolled: replicas cannot meet in an optimiser inside tf.while_loop.
         for _ in range(self.replays):
             logs = self.replay(x, y, sample_weight)
