@@ -1,21 +1,20 @@
-"""What a run is: frozen dataclasses, checked before TensorFlow starts.
-
-Every field is a flag of the same name; its `help` is the flag's. The library itself never reads flags.
-"""
+"""The settings of bin/train."""
 
 import dataclasses
-import json
-import math
-from typing import Any, get_args, get_type_hints
 
 from athe_tf import attacks, combinations, data, models
 from athe_tf.combinations import check_epsilon
+from athe_tf.config.fields import (
+    CPU_REPLICAS_HELP,
+    DEVICES_HELP,
+    DISTRIBUTION_HELP,
+    check_name,
+    check_positive,
+    option,
+)
 from athe_tf.distribution.settings import check_flags
 from athe_tf.errors import check
-from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
-from athe_tf.evaluation.tools import TOOLS, check_tools
-from athe_tf.numbers import format_number, parse_number
-from athe_tf.registry import unknown_name
+from athe_tf.numbers import parse_number
 from athe_tf.training import FRAMEWORKS
 
 SCHEDULES = ("constant", "cosine", "cyclic", "multistep", "piecewise")
@@ -29,34 +28,6 @@ LLR_VARIANTS = ("gamma_only", "grad_norm", "llr")
 LLR_PRESETS = ("code", "paper")
 # One step an image: FastAT's attack, and FreeAT's replays.
 ONE_STEP = ("fast_at", "free_at")
-
-
-DISTRIBUTION_HELP = (
-    "auto, one (device), mirrored (the GPUs of this machine), multi_worker (TF_CONFIG or Slurm) or tpu; see "
-    "docs/distributed.md."
-)
-DEVICES_HELP = "Numbers of the GPUs to use, such as 0,1; or cpu. [all GPUs, else the CPU]"
-CPU_REPLICAS_HELP = "Make so many devices of the CPU, to try out what several GPUs do."
-
-
-def option(default, help: str, **metadata):
-    """A field with its help text. `runtime=True` marks what does not change the result of a run."""
-    return dataclasses.field(default=default, metadata={"help": help, **metadata})
-
-
-def _check_name(argument: str, value, names) -> None:
-    if value not in names:
-        raise unknown_name(argument, str(value), names)
-
-
-def _check_positive(config, *names) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if value is not None:
-            check(
-                math.isfinite(value) and value > 0,
-                f"--{name} must be larger than 0. Received: --{name}={value:g}.",
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,9 +193,9 @@ class TrainConfig:
             ("llr_variant", self.llr_variant, LLR_VARIANTS),
             ("llr_preset", self.llr_preset, LLR_PRESETS),
         ):
-            _check_name(argument, value, names)
+            check_name(argument, value, names)
         check_flags(self.distribution, self.devices, self.cpu_replicas)
-        _check_positive(
+        check_positive(
             self, "scale", "step_size", "restarts", "learning_rate", "lr_drop_factor", "epochs", "batch_size",
             "image_size", "replays", "clip_norm", "early_stopping", "curvature_step", "epsilon_warmup",
             "swa_start", "worker_timeout",
@@ -367,176 +338,3 @@ class TrainConfig:
         number = parse_number(self.logit_scale)
         check(number > 0, f"--logit_scale must be 'model' or larger than 0. Received: {self.logit_scale}.")
         return number
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluateConfig:
-    """An evaluation. What is left out is taken from the training run, where the model comes from one."""
-
-    model: str = option("", "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function.")
-    dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
-    data_dir: str | None = option(None, "Where TensorFlow Datasets keeps its data. [the run's own]")
-    image_size: int | None = option(None, "Crop and resize images to this height and width. [the run's own]")
-    split: str = option("test", "test, validation or train.")
-    protocol: str | None = option(None, f"A named set of attacks: {', '.join(PROTOCOLS)}. [quick]")
-    attacks: tuple[str, ...] = option(
-        (), "Attacks by name instead, separated by commas; a trailing number is the steps."
-    )
-    norm: str | None = option(
-        None, "Norm of the threat model: linf, l2 or l1. [the protocol's, the run's own, or linf]"
-    )
-    epsilon: float | None = option(
-        None,
-        "Radius of the threat model in pixels of [0, 1]. [the protocol's, the run's own, or 8/255]",
-    )
-    epsilons: tuple[float, ...] = option(
-        (), "Further radii, separated by commas: every attack is run at each, for a curve."
-    )
-    max_examples: int | None = option(None, "Evaluate the first so many images only.")
-    batch_size: int = option(128, "Images that go through the model at once, over all devices.")
-    seed: int = option(0, "Seed of the attacks.")
-    checks: bool = option(
-        True, "Fill in the sanity sheet: about 400 passes of 200 images. --nochecks leaves it out."
-    )
-    verify_with: tuple[str, ...] = option(
-        (), f"Repeat FGSM and PGD-20 with other packages, separated by commas: {', '.join(TOOLS)}."
-    )
-    substitutes: tuple[str, ...] = option((), "Other models for --protocol=transfer, separated by commas.")
-    corruptions: str | None = option(
-        None,
-        "Measure common corruptions too: generated, folder:PATH with the genuine .npy files, or a TensorFlow "
-        "Datasets name. [generated with --protocol=corruptions, else none]",
-    )
-    margin: float | None = option(
-        None, "Margin of training of a hypersphere model, for adaptive attacks. [the run's own, or 0.2]"
-    )
-    probabilities: bool = option(
-        False, "The model ends with a softmax that cannot be removed: attack the logarithms, and say so."
-    )
-    distribution: str = option("auto", "auto, one (device) or mirrored (all GPUs of this machine).")
-    devices: tuple[str, ...] = option((), DEVICES_HELP)
-    cpu_replicas: int = option(1, CPU_REPLICAS_HELP)
-    output: str | None = option(
-        None,
-        "Folder for evaluation.json, report.html and the rest. The same command, given again after an "
-        "interruption, goes on where it was.",
-    )
-
-    def __post_init__(self):
-        check(
-            bool(self.model),
-            "Say which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
-        )
-        if self.dataset is not None:
-            data.check_name(self.dataset)
-        check(
-            self.protocol is None or not self.attacks,
-            f"Give either --protocol or --attacks. Received: --protocol={self.protocol} "
-            f"--attacks={','.join(self.attacks)}.",
-        )
-        if self.protocol is not None:
-            get_protocol(self.protocol)
-        for name in self.attacks:
-            attacks.parse_name(name)
-        for radius in (0.0 if self.epsilon is None else self.epsilon, *self.epsilons):
-            check_epsilon(self.norm or "linf", radius)
-        check_tools(self.verify_with)
-        check(
-            self.protocol != "transfer" or len(self.substitutes) > 0,
-            "The protocol 'transfer' needs other models to make images on. Name them: "
-            "--substitutes=runs/pgd_at,runs/trades.",
-        )
-        _check_name("split", self.split, ("test", "validation", "train"))
-        check_flags(self.distribution, self.devices, self.cpu_replicas)
-        _check_positive(self, "max_examples", "batch_size", "image_size")
-
-
-@dataclasses.dataclass(frozen=True)
-class ExportConfig:
-    """An export to a SavedModel."""
-
-    model: str = option("", "A .keras file, or a workdir of bin/train.")
-    output: str = option("", "Folder to write; must not exist yet.")
-
-    def __post_init__(self):
-        check(bool(self.model), "Say which model to export: --model=FILE.keras or a workdir.")
-        check(bool(self.output), "Say where to write: --output=FOLDER.")
-
-
-@dataclasses.dataclass(frozen=True)
-class ReportConfig:
-    """A report of one evaluation, or of several side by side."""
-
-    folders: tuple[str, ...] = option(
-        (), "Folders of bin/evaluate, or training runs with one evaluation inside.", positional=True
-    )
-    output: str | None = option(None, "Page to write when several are compared. [comparison.html]")
-
-    def __post_init__(self):
-        check(
-            len(self.folders) > 0,
-            "Say which evaluations to report on, as bin/report runs/a/evaluation runs/b.",
-        )
-        twice = {folder for folder in self.folders if self.folders.count(folder) > 1}
-        check(not twice, f"Name each evaluation once. Received twice: {', '.join(sorted(twice))}.")
-        check(
-            self.output is None or len(self.folders) > 1,
-            "--output is for comparisons; a single report stands beside its evaluation. "
-            f"Received: --output={self.output} and one folder.",
-        )
-
-
-# -- to and from text ---------------------------------------------------------------------------------------
-
-
-def field_type(config_class, name: str):
-    """The type of a field without `None`: `int`, `float`, `str`, `bool` or `tuple`."""
-    hint = get_type_hints(config_class)[name]
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
-    return tuple if getattr(hint, "__origin__", None) is tuple else kinds[0]
-
-
-def item_type(config_class, name: str):
-    """The type of the items of a tuple field."""
-    return get_args(get_type_hints(config_class)[name])[0]
-
-
-def to_json(config) -> str:
-    """A config as JSON, for `config.json`."""
-    return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
-
-
-def from_json(config_class, text: str):
-    """The config of a `config.json`; fields that it does not know are an error."""
-    values: dict[str, Any] = json.loads(text)
-    known = {field.name for field in dataclasses.fields(config_class)}
-    for name in values:
-        if name not in known:
-            raise unknown_name("setting", name, known)
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return config_class(**values)
-
-
-def flag_text(config, name: str) -> str:
-    """A field's value as one would write it on the command line."""
-    value = getattr(config, name)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ",".join(format_number(v) if isinstance(v, float) else str(v) for v in value)
-    return exact_number(value) if isinstance(value, float) else str(value)
-
-
-def exact_number(value: float) -> str:
-    """A number's shortest text that reads back as the same number."""
-    text = format_number(value)
-    return text if parse_number(text) == value else repr(value)
-
-
-def differences(one, other) -> list[str]:
-    """The settings that matter and differ, as text; empty when two runs are the same run."""
-    return [
-        f"--{field.name}={flag_text(other, field.name)} (there: {flag_text(one, field.name)})"
-        for field in dataclasses.fields(one)
-        if not field.metadata.get("runtime") and getattr(one, field.name) != getattr(other, field.name)
-    ]
