@@ -66,7 +66,7 @@ class MarginCrossentropy(keras.losses.Loss):
     Example:
 
     >>> loss = MarginCrossentropy(margin=0.2, scale=15.0)
-    >>> float(loss([0], [[15.0, 0.0]]))      # log(1 + exp(-15 * (1 - 0.2)))
+    >>> float(loss(np.array([0]), np.array([[15.0, 0.0]])))     # log(1 + exp(-15 * (1 - 0.2)))
     6.1441958e-06
 
     Args:

@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,8 +21,8 @@ import athe_tf
 from athe_tf.distribution import Settings, Spread, start
 from athe_tf.distribution.cluster import find_cluster
 from benchmarks.convolution_peak import network_flops
-from benchmarks.ports import free_ports
 from benchmarks.timing import table
+from benchmarks.workers import run_workers
 
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
@@ -33,8 +32,6 @@ from athe_tf.data import ImageSet
 from athe_tf.layers.batch_norm import synchronize
 
 ROWS = {"one process": 1, "one process again (A/A)": 1, "2 logical replicas": 1, "2 loopback workers": 2}
-# Longer than any turn; a turn that hangs is an error.
-PATIENCE = 1800
 
 
 # -- one turn, in a process of its own ----------------------------------------------------------------------
@@ -108,29 +105,13 @@ def expected_traffic(net, passes: int = 1) -> dict:
 
 def turn(row: str, arguments) -> dict:
     """Measures a row in new processes; of several workers, what the first says."""
-    count = ROWS[row]
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     options = [
         f"--{name}={getattr(arguments, name)}" for name in ("model", "batch_size", "attack_steps", "steps")
     ]
-    running = []
+    program = [sys.executable, "-m", "benchmarks.distribution", f"--row={row}"]
     with tempfile.NamedTemporaryFile() as result:
-        for index in range(count):
-            environment = dict(os.environ)
-            if count > 1:
-                task = {"type": "worker", "index": index}
-                environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
-            output = result.name if index == 0 else os.devnull
-            command = [sys.executable, "-m", "benchmarks.distribution", f"--row={row}", f"--output={output}"]
-            running.append(subprocess.Popen(command + options, env=environment, stderr=subprocess.DEVNULL))
-        try:
-            if any(process.wait(PATIENCE) for process in running):
-                raise RuntimeError(f"The row '{row}' failed: run it alone with --row='{row}'.")
-        finally:
-            for process in running:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+        outputs = [result.name, os.devnull][: ROWS[row]]
+        run_workers([[*program, f"--output={output}", *options] for output in outputs])
         return json.load(result)
 
 

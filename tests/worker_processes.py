@@ -1,19 +1,14 @@
 """Processes that a test starts, and ends whatever happens."""
 
-import json
 import pathlib
 import subprocess
 import time
 
-from benchmarks.ports import free_ports
+from benchmarks.workers import free_ports, tf_config
 from tests.warm_processes import WarmProcess
 
 # Generous: machines that run tests are busy. A process that is still there then is a failure, not a hang.
 PATIENCE = 540
-
-
-def tf_config(addresses, index: int) -> str:
-    return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
 
 
 class Processes:

@@ -59,6 +59,9 @@ class TrainConfig:
         "How weight normalisation meets the optimiser: differentiable, project or straight_through.",
     )
     activation: str = option("relu", "relu, softplus, silu or leaky_relu.")
+    initial_model: str | None = option(
+        None, "Begin with the weights of this .keras file or workdir, of the same model. [random ones]"
+    )
     # How to train.
     framework: str = option("pgd_at", f"Framework: {', '.join(FRAMEWORKS)}.")
     beta: float = option(6.0, "Weight of the divergence in TRADES and MART.")

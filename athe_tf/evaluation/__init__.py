@@ -22,6 +22,7 @@ _NAMES = {
     "PROTOCOLS": "protocols",
     "Report": "report",
     "evaluate": "evaluate",
+    "evaluate_corruptions": "corruptions",
     "open_victim": "loading",
 }
 

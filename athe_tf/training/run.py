@@ -15,6 +15,7 @@ from athe_tf.recipe import make_trainer
 from athe_tf.saved_model import export
 from athe_tf.training.callbacks import Backup, BestKeeper, EpochLine, NotFiniteError, Records
 from athe_tf.training.early_stopping import EarlyStopping
+from athe_tf.training.initial import begin_with
 from athe_tf.training.overfitting_guard import OverfittingGuard
 from athe_tf.training.periods import PeriodKeeper, read_ensemble
 from athe_tf.training.standard import Standard
@@ -57,6 +58,8 @@ def train(
     with spread.naming_lost_workers():
         with spread.scope():
             trainer = make_trainer(config, splits)
+            if config.initial_model is not None and not workdir.backup.exists():
+                begin_with(trainer, config.initial_model)
         if spread.is_chief:
             workdir.claim(config)
         progress = resume(trainer, config, workdir, spread, write)

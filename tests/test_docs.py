@@ -1,0 +1,49 @@
+"""The Python in README.md and docs/ runs as it stands there."""
+
+import pathlib
+import re
+
+import pytest
+
+import athe_tf
+from tests.small_runs import tiny_batch, tiny_net
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [
+    pytest.param(code, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S), 1)
+]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net, (x, y) = tiny_net(), tiny_batch(2)
+    # What a few lines in the middle of a page take for granted; whole programs import athe_tf themselves.
+    names = {"athe_tf": athe_tf, "model": net, "net": net, "x": x, "y": y, "images": x, "labels": y}
+    exec(compile(code, "example", "exec"), {} if "import athe_tf" in code else names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    text = page.read_text()
+    anchors = {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.M)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in anchors, target
+        elif "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_named_files_and_modules_exist(page):
+    text = page.read_text()
+    for name in set(re.findall(r"configs/[\w*]+\.flags", text)):
+        assert list(ROOT.glob(name)), name
+    for name in set(re.findall(r"python -m (benchmarks\.\w+)", text)):
+        assert (ROOT / f"{name.replace('.', '/')}.py").exists(), name
