@@ -66,8 +66,8 @@ class MarginCrossentropy(keras.losses.Loss):
     Example:
 
     >>> loss = MarginCrossentropy(margin=0.2, scale=15.0)
-    >>> float(loss(np.array([0]), np.array([[15.0, 0.0]])))     # log(1 + exp(-15 * (1 - 0.2)))
-    6.1441958e-06
+    >>> round(float(loss(np.array([0]), np.array([[3.0, 0.0]]))), 4)     # log(1 + exp(15 * 0.2 - 3)) = log 2
+    0.6931
 
     Args:
         margin: The m of the paper: a difference of cosines for HE (0.2 there), of angles in radians

@@ -31,7 +31,13 @@ import keras  # isort: skip  (after athe_tf, which chooses oneDNN)
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FRAMEWORKS = ("pgd_at", "alp", "trades", "free_at", "fast_at")
 HEADS = ("", "_he", "_mhe")
-CONFIGS = ["standard", *(framework + head for framework in FRAMEWORKS for head in HEADS)]
+BEYOND = ("mart", "trades_awp", "fast_nfgsm", "fast_gradalign")
+CONFIGS = [
+    "standard",
+    *(framework + head for framework in FRAMEWORKS for head in HEADS),
+    *(method + head for method in BEYOND for head in ("", "_he")),
+    "llr",
+]
 ATTACKS = ("pgd-50", "cw-linf-50x5")
 
 
@@ -98,6 +104,7 @@ def main() -> None:
     """Runs what is missing, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/study"))
+    parser.add_argument("--configs", default=",".join(CONFIGS), help="configs/digits_NAME.flags")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--worker", type=int, help="which of the processes this is; given by the program")
@@ -106,7 +113,7 @@ def main() -> None:
     folder = arguments.folder.resolve()
     if arguments.worker is not None:
         seeds = [int(seed) for seed in arguments.seeds.split(",")]
-        jobs = [(config, seed) for seed in seeds for config in CONFIGS]
+        jobs = [(config, seed) for seed in seeds for config in arguments.configs.split(",")]
         for config, seed in jobs[arguments.worker :: arguments.processes]:
             run_one(folder, config, seed)
         return

@@ -35,7 +35,7 @@ def read(name):
 
 
 def test_all_rows_of_the_papers_have_a_config():
-    others = PAS | BEYOND | {"llr", "llr_code"}
+    others = PAS | BEYOND | {"llr", "llr_code", "standard", "cure"}
     assert HE_TABLES | {f"cifar_{name}" for name in others} == set(CIFAR)
     assert {name for name in NAMES if name.startswith("mnist_")} == {f"mnist_{name}" for name in PAS}
     assert "imagenet_llr" in NAMES
@@ -53,7 +53,7 @@ def test_a_config_is_valid_and_its_header_says_all(name):
     if name in HE_TABLES:
         assert re.search(r"Table \d+, in %|Section 4\.1, in %", "\n".join(header))
     assert config.dataset == DATASETS[name.split("_")[0]]
-    named = ("standard", "pgd_at", "alp", "trades", "fast_at", "free_at", "mart", "llr", *FRAMEWORKS)
+    named = ("standard", "pgd_at", "alp", "trades", "fast_at", "free_at", "mart", "llr", "cure", *FRAMEWORKS)
     part = next(part for part in named if part in name)
     assert config.framework == FRAMEWORKS.get(part, part)
 
@@ -63,6 +63,8 @@ def passes(config):
     steps, times = config.attack_steps, 2 if config.awp_gamma else 1
     if config.gradalign:
         return 11
+    if config.framework in ("standard", "cure"):
+        return {"standard": 3, "cure": 15}[config.framework]
     crafting = {"llr": 2 * steps + 3, "trades": 2 * steps + 1}.get(config.framework, 2 * steps)
     loss = {"llr": 12, "trades": 6, "mart": 6}.get(config.framework, 3)
     return crafting + times * loss

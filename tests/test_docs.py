@@ -1,8 +1,12 @@
-"""The Python in README.md and docs/ runs as it stands there."""
+"""Examples in README.md, docs/ and docstrings do what they say."""
 
+import doctest
+import importlib
 import pathlib
+import pkgutil
 import re
 
+import numpy as np
 import pytest
 
 import athe_tf
@@ -47,3 +51,25 @@ def test_named_files_and_modules_exist(page):
         assert list(ROOT.glob(name)), name
     for name in set(re.findall(r"python -m (benchmarks\.\w+)", text)):
         assert (ROOT / f"{name.replace('.', '/')}.py").exists(), name
+
+
+def docstrings_with_answers():
+    """The docstrings that show what an expression gives."""
+    finder = doctest.DocTestFinder()
+    for found in pkgutil.walk_packages(athe_tf.__path__, "athe_tf."):
+        for test in finder.find(importlib.import_module(found.name), found.name):
+            if any(example.want for example in test.examples):
+                yield test
+
+
+def test_docstrings_show_what_expressions_give():
+    tests = {test.name: test for test in docstrings_with_answers()}
+    del tests["athe_tf.report.writing.write"]  # needs the folder of an evaluation
+    del tests["athe_tf.attacks.lanes.even_batches"]  # with two cores; tests have one each
+    assert len(tests) > 20
+    runner = doctest.DocTestRunner(verbose=False)
+    for test in tests.values():
+        test.globs |= {"athe_tf": athe_tf, "np": np}
+        said: list[str] = []
+        runner.run(test, out=said.append)
+        assert not said, "".join(said)
