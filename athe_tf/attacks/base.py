@@ -10,7 +10,7 @@ from athe_tf import random
 from athe_tf.attacks import driver
 from athe_tf.attacks.lanes import craft_in_lanes
 from athe_tf.attacks.results import AttackResult, Attempt, misclassified
-from athe_tf.attacks.victim import Victim, victim
+from athe_tf.attacks.victim import Victim, attack_dtype, victim
 from athe_tf.errors import InputError, check
 from athe_tf.threat import threat_model
 
@@ -126,8 +126,7 @@ class Attack:
         target = victim(model)
         if not tf.inside_function():
             x, y = checked_batch(x, y, target.num_classes)
-        # Training in float64 crafts in float64.
-        x = tf.convert_to_tensor(x, tf.float64 if getattr(x, "dtype", None) is tf.float64 else tf.float32)
+        x = tf.convert_to_tensor(x, attack_dtype(x))
         y = tf.cast(tf.convert_to_tensor(y), tf.int32)
         ids = tf.range(tf.shape(x)[0]) if ids is None else ids
         seed = random.fold(seed)

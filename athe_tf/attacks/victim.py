@@ -53,8 +53,8 @@ class Victim:
         self.independent = independent
 
     def logits(self, x):
-        """Logits in the precision of the images, whatever the model computes in."""
-        return tf.cast(self._logits(x), x.dtype)
+        """Logits in `attack_dtype`, whatever the model computes in."""
+        return tf.cast(self._logits(x), attack_dtype(x))
 
     @functools.cached_property
     def compiled_logits(self):
@@ -67,10 +67,10 @@ class Victim:
         return self._features is not None
 
     def features(self, x):
-        """Penultimate features in the precision of the images."""
+        """Penultimate features in `attack_dtype`."""
         self.require_features("This attack")
         assert self._features is not None
-        return tf.cast(self._features(x), x.dtype)
+        return tf.cast(self._features(x), attack_dtype(x))
 
     def require_features(self, who: str) -> None:
         """Raises `NotApplicable`, in the name of `who`, unless the victim shows its features."""
@@ -88,6 +88,11 @@ class Victim:
                 "Give a Keras model."
             )
         return self.head
+
+
+def attack_dtype(x):
+    """What attacks compute in: float64 for tensors of that type, as in training in float64; else float32."""
+    return tf.float64 if tf.is_tensor(x) and x.dtype == tf.float64 else tf.float32
 
 
 # The attribute under which a model keeps its victim. On the model itself, so that both die together.
