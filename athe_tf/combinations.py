@@ -6,10 +6,30 @@ from athe_tf import data
 from athe_tf.errors import check, check_choice
 
 NORMS = ("l1", "l2", "linf")
+# Options that only some frameworks know.
+ONLY_IN = {
+    "beta": ("trades", "mart"),
+    "pairing": ("alp",),
+    "pairing_form": ("alp",),
+    "replays": ("free_at",),
+    "noise_in_box": ("free_at",),
+    "nfgsm_noise": ("fast_at",),
+    "gradalign": ("fast_at",),
+    "llr_preset": ("llr",),
+    "llr_variant": ("llr",),
+    "gamma_weight": ("llr",),
+    "slope_weight": ("llr",),
+    "curvature_weight": ("cure",),
+    "curvature_step": ("cure",),
+}
+# What a framework that crafts nothing has no use for.
+OF_THE_ATTACK = ("steps", "step_size", "start", "restarts", "logit_scale")
 
 
 def check_options(config) -> None:
     """Raises `InputError`, with a remedy, where options of a `TrainConfig` contradict each other."""
+    check_framework_options(config)
+    check_optimizer(config)
     check_fast_at(config)
     check_epsilon_schedule(config)
     check_periods(config)
@@ -31,15 +51,52 @@ def check_epsilon(norm: str, epsilon: float, flag: str = "epsilon") -> None:
     )
 
 
+def given(config, name: str) -> bool:
+    """Whether a setting is another one than its default."""
+    return getattr(config, name) != type(config).__dataclass_fields__[name].default
+
+
+def check_framework_options(config) -> None:
+    """Refuses what would have no effect."""
+    for name, frameworks in ONLY_IN.items():
+        check(
+            config.framework in frameworks or not given(config, name),
+            f"--{name} is an option of {' and '.join(frameworks)}. Received: --framework={config.framework} "
+            f"--{name}={getattr(config, name)}. Leave --{name} out, or use --framework={frameworks[0]}.",
+        )
+    for name in OF_THE_ATTACK if config.framework in ("cure", "standard") else ():
+        check(
+            not given(config, name),
+            f"The framework '{config.framework}' crafts nothing. Received: --{name}={getattr(config, name)}. "
+            f"Leave --{name} out; --validation_attack says what it is validated with.",
+        )
+    check(
+        config.framework not in ("trades", "llr") or config.start != "zero",
+        f"What '{config.framework}' climbs is flat at the image itself. Received: --start=zero. "
+        "Leave --start out.",
+    )
+
+
+def check_optimizer(config) -> None:
+    """Rates drop in order, and Adam has no momentum of SGD's kind."""
+    drops = config.lr_drops
+    check(
+        all(a < b for a, b in zip((0, *drops), drops, strict=False)),
+        "--lr_drops are epochs in rising order, after the first step. "
+        f"Received: --lr_drops={','.join(f'{drop:g}' for drop in drops)}.",
+    )
+    for name in ("momentum", "nesterov"):
+        check(
+            config.optimizer == "sgd" or not given(config, name),
+            f"--{name} is an option of sgd. Received: --optimizer={config.optimizer} "
+            f"--{name}={getattr(config, name)}. Leave --{name} out, or use --optimizer=sgd.",
+        )
+
+
 def check_fast_at(config) -> None:
-    """N-FGSM and GradAlign are options of FastAT, and exclude each other."""
+    """N-FGSM and GradAlign exclude each other, and say where the attack starts."""
     for name in ("nfgsm_noise", "gradalign"):
         value = getattr(config, name)
-        check(
-            not value or config.framework == "fast_at",
-            f"--{name} is an option of fast_at. Received: --framework={config.framework} "
-            f"--{name}={value:g}. Leave --{name} out, or use --framework=fast_at.",
-        )
         check(
             not value or config.start is None,
             f"--{name} says where the attack starts. Received: --start={config.start}. Leave --start out.",
@@ -68,7 +125,8 @@ def check_epsilon_schedule(config) -> None:
     )
     check(
         config.epsilon_max is None or config.epsilon_warmup is None,
-        "--epsilon_max and --epsilon_warmup both say how fast epsilon rises. Use one of them.",
+        "--epsilon_max and --epsilon_warmup both say how fast epsilon rises. Received: "
+        f"--epsilon_max={config.epsilon_max} --epsilon_warmup={config.epsilon_warmup}. Use one of them.",
     )
     if config.epsilon_max is not None:
         check_epsilon(config.norm, config.epsilon_max, "epsilon_max")
@@ -100,12 +158,23 @@ def check_averages(config) -> None:
     """One average is shipped, and AWP needs weights that can move."""
     check(
         config.swa_start is None or not config.ema,
-        "--swa_start and --ema are two averages of the weights, and one is shipped. Use one of them.",
+        "--swa_start and --ema are two averages of the weights, and one is shipped. Received: "
+        f"--swa_start={config.swa_start} --ema={config.ema:g}. Use one of them.",
     )
     check(
         config.swa_start is None or config.swa_start < config.epochs,
         f"--swa_start must lie before the last epoch. Received: --swa_start={config.swa_start} "
-        f"--epochs={config.epochs}.",
+        f"--epochs={config.epochs}. Begin earlier, or train for longer.",
+    )
+    check(
+        bool(config.awp_gamma) or not config.awp_start,
+        f"--awp_start says when --awp_gamma begins. Received: --awp_start={config.awp_start:g} and no "
+        "--awp_gamma. Add --awp_gamma=0.005, or leave --awp_start out.",
+    )
+    check(
+        config.awp_start < config.epochs,
+        f"--awp_start must lie before the last epoch. Received: --awp_start={config.awp_start:g} "
+        f"--epochs={config.epochs}. Begin earlier, or train for longer.",
     )
     check(
         not config.awp_gamma or config.weight_norm != "project" or config.head == "linear",
@@ -120,6 +189,11 @@ def check_extra_data(config) -> None:
         check(
             config.extra_labels_by is None,
             "--extra_labels_by labels the images of --extra_data. Received: no --extra_data. Name it.",
+        )
+        check(
+            not given(config, "extra_fraction"),
+            "--extra_fraction is the share of --extra_data. Received: "
+            f"--extra_fraction={config.extra_fraction:g} and no --extra_data. Name it.",
         )
         return
     check(

@@ -11,11 +11,23 @@ from collections.abc import Mapping
 from athe_tf.errors import InputError
 
 
-def unknown_name(kind: str, name: str, available) -> InputError:
-    """The error for a name that nobody registered, with the nearest one that somebody did."""
-    nearest = difflib.get_close_matches(name, available, n=1, cutoff=0.5)
-    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+def unknown_name(kind: str, name: str, available, also=()) -> InputError:
+    """The error for a name that nobody registered, with the nearest one that somebody did.
+
+    Args:
+        kind: What the name stands for.
+        name: The name.
+        available: The names that there are.
+        also: Further names that may be meant, too many or too plain to be listed.
+    """
+    hint = did_you_mean(name, [*available, *also])
     return InputError(f"Unknown {kind} '{name}'.{hint} Available: {', '.join(sorted(available))}.")
+
+
+def did_you_mean(name: str, names) -> str:
+    """A question for the end of a message, if one of `names` is near; else nothing."""
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
 class Registry:

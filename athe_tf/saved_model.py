@@ -3,13 +3,14 @@
 import json
 import pathlib
 import shutil
+import zipfile
 
 import keras
 import tensorflow as tf
 
 import athe_tf.layers  # noqa: F401  (registers the layers that a file may name)
 from athe_tf.attacks.victim import penultimate
-from athe_tf.errors import InputError
+from athe_tf.errors import InputError, check
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
 from athe_tf.version import __version__
@@ -103,10 +104,17 @@ def load_model(path) -> keras.Model:
     """
     if pathlib.Path(path).suffix not in (".keras", ".h5"):
         raise InputError(f"Expected a .keras file, a SavedModel folder or a workdir. Received: '{path}'.")
+    check(pathlib.Path(path).is_file(), f"There is no model file '{path}'.")
+    check(
+        pathlib.Path(path).suffix != ".keras" or zipfile.is_zipfile(path),
+        f"The model file '{path}' cannot be read: it is not a zip archive, as a .keras file is. It may be "
+        "truncated; copy or train it again.",
+    )
     try:
         return keras.models.load_model(path, compile=False)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"The model file '{path}' cannot be read: {first}. It may be truncated; copy or train it again."
+            f"The model file '{path}' cannot be read: {first.rstrip('.')}. It may be truncated; copy or "
+            "train it again."
         ) from error

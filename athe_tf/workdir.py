@@ -4,8 +4,8 @@ import pathlib
 import re
 
 from athe_tf.config import TrainConfig, differences, flag_text, from_json, to_json
-from athe_tf.errors import InputError
-from athe_tf.registry import unknown_name
+from athe_tf.errors import InputError, check
+from athe_tf.registry import did_you_mean
 
 
 class Workdir:
@@ -95,9 +95,10 @@ def find_model(path) -> pathlib.Path:
     path = pathlib.Path(path)
     if not path.exists():
         siblings = [str(p) for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        if siblings:
-            raise unknown_name("model", str(path), siblings)
-        raise InputError(f"There is no model at '{path}'.")
+        raise InputError(
+            f"There is no model at '{path}'.{did_you_mean(str(path), siblings)} Expected a .keras file, a "
+            "SavedModel folder or the folder of a run."
+        )
     if path.is_dir() and (path / "config.json").exists():
         run = Workdir(path)
         for candidate in (run.best, run.final):
@@ -105,6 +106,17 @@ def find_model(path) -> pathlib.Path:
                 return candidate
         raise InputError(f"The run in '{path}' has not kept a model yet. Let its first epoch finish.")
     return path
+
+
+def find_initial_model(path: str) -> pathlib.Path:
+    """The `.keras` file that `--initial_model=` means: a workdir stands for its best model."""
+    found = find_model(path) if path else pathlib.Path()
+    check(
+        found.suffix == ".keras",
+        "Training begins with the weights of a .keras file or of a run. "
+        f"Received: --initial_model={path}. Give the folder of the run, or its best.keras.",
+    )
+    return found
 
 
 def run_of(path) -> Workdir | None:

@@ -196,3 +196,28 @@ def test_modes_that_need_our_batch_norm_say_so(mode):
     net = keras.Model(inputs, keras.layers.Dense(4)(h))
     with pytest.raises(InputError, match=r"needs athe_tf.BatchNorm"):
         compiled(net=net, bn_mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ((255 * X).astype("uint8"), Y, "floats in .0, 1.. Received: uint8. Divide them by 255"),
+        (X, np.eye(4, dtype="float32")[Y], r"shape \(16, 4\). Of one-hot labels take the argmax"),
+    ],
+)
+def test_images_and_labels_of_another_form_are_refused(x, y, message):
+    trainer = training.Standard(tiny_net())
+    trainer.compile(training.MomentumSGD(0.1))
+    with pytest.raises(InputError, match=message):
+        trainer.train_on_batch(x, y)
+
+
+def test_a_model_that_ends_in_a_softmax_is_refused():
+    inputs = keras.Input((8, 8, 1))
+    features = keras.layers.Flatten()(inputs)
+    for outputs in (
+        keras.layers.Dense(4, activation="softmax")(features),
+        keras.layers.Softmax()(keras.layers.Dense(4)(features)),
+    ):
+        with pytest.raises(InputError, match="need logits.*Leave the softmax out"):
+            training.Standard(keras.Model(inputs, outputs))

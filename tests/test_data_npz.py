@@ -138,9 +138,7 @@ def test_a_wrong_file_is_explained(tmp_path, changes, message):
 
 
 def test_missing_file():
-    with pytest.raises(
-        InputError, match=r"No such data file. Expected a NumPy archive .* npz:/nowhere/a.npz"
-    ):
+    with pytest.raises(InputError, match=r"No such data file. Expected a NumPy archive .* '/nowhere/a.npz'"):
         data.check_name("npz:/nowhere/a.npz")
 
 

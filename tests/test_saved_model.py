@@ -95,7 +95,7 @@ def test_a_truncated_file_is_named_as_such(tmp_path, content):
 
 def test_a_missing_model_names_its_neighbour(tmp_path):
     tiny_net().save(tmp_path / "best.keras")
-    with pytest.raises(InputError, match=r"Unknown model .*Did you mean '.*best.keras'"):
+    with pytest.raises(InputError, match=r"There is no model at .*Did you mean '.*best.keras'"):
         open_victim(tmp_path / "bets.keras")
 
 

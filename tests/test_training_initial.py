@@ -65,8 +65,10 @@ def test_what_resumes_does_not_ask_for_the_model_again(first, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"head": "linear"}, r"has no 'head/bias'.*same --model, --head and data set"),
-        ({"model": "lenet-1"}, "other weights than the one to train"),
+        ({"head": "linear"}, "its head is he, expected linear. Use a model of the same --model, --head"),
+        ({"scale": 10.0}, "its scale is 15.0, expected 10.0"),
+        ({"activation": "silu"}, "its activation is relu, expected silu"),
+        ({"model": "lenet-1"}, r"its weight 'conv1/kernel' is \(3, 3, 1, 4\), expected \(5, 5, 1, 2\)"),
         ({"initial_model": "nowhere/best.keras"}, "There is no model at 'nowhere/best.keras'"),
     ],
 )

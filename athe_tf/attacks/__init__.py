@@ -29,7 +29,7 @@ The parts: `base.py` (the contract), `driver.py` (runs an attack over a set of i
 import re
 
 from athe_tf.errors import InputError
-from athe_tf.registry import Registry
+from athe_tf.registry import Registry, unknown_name
 
 ATTACKS = Registry(
     "attack",
@@ -79,7 +79,10 @@ def parse_name(name: str) -> tuple[str, dict]:
     """
     match = _NUMBERED.fullmatch(name)
     base = match["base"] if match and name not in ATTACKS else name
-    ATTACKS.check(base)
+    if base not in ATTACKS:
+        letters = name.rstrip("0123456789")
+        numbered = [f"{letters}-{name.removeprefix(letters)}"] if letters in ATTACKS else []
+        raise unknown_name("attack", base, ATTACKS, also=numbered)
     if base == name or match is None:
         return name, {}
     numbers = {key: int(match[key]) for key in ("steps", "restarts") if match[key]}

@@ -137,7 +137,10 @@ class AutoAttack(Attack):
         return sum(member.rounds(victim) for member in self.cascade(victim))
 
     def craft(self, victim: Victim, x, y, ids, seed):
-        raise InputError("AutoAttack is for evaluation. Use `run`; train with PGD or APGD.")
+        raise InputError(
+            "AutoAttack is for evaluation: attack.run(model, x, y). Train, and validate, with an attack such "
+            "as PGD or APGD."
+        )
 
     def run(self, model, x, y, ids=None, seed=0, batch_size: int = 128, progress=None, state=None):
         """As every attack's `run`; `result.notes` holds what speaks against the model or the result."""

@@ -25,6 +25,21 @@ class _NumberParser(flags.ArgumentParser):
         return "number"
 
 
+class _IntegerParser(flags.ArgumentParser):
+    """Reads `3`."""
+
+    syntactic_help = "a whole number"
+
+    def parse(self, argument):
+        try:
+            return int(argument)
+        except ValueError:
+            raise InputError("Expected a whole number such as 3.") from None
+
+    def flag_type(self):
+        return "int"
+
+
 class _NumberSerializer(flags.ArgumentSerializer):
     def serialize(self, value):
         return exact_number(value)
@@ -60,7 +75,7 @@ def define_flags(config_class, values: flags.FlagValues) -> None:
         if kind is bool:
             flags.DEFINE_boolean(field.name, default, text, flag_values=values)
         elif kind is int:
-            flags.DEFINE_integer(field.name, default, text, flag_values=values)
+            flags.DEFINE(_IntegerParser(), field.name, default, text, values, flags.ArgumentSerializer())
         elif kind is float:
             flags.DEFINE(_NumberParser(), field.name, default, text, values, _NumberSerializer())
         elif kind is tuple:
@@ -144,7 +159,11 @@ def _parse(values: flags.FlagValues, config_class):
     try:
         rest = values(sys.argv)
     except flags.UnrecognizedFlagError as error:
-        raise unknown_name("flag", error.flagname, [str(flag) for flag in values]) from error
+        negated = [f"no{flag}" for flag in values if values[flag].boolean]
+        raise unknown_name("flag", error.flagname, [str(flag) for flag in values], also=negated) from error
+    except flags.CantOpenFlagFileError as error:
+        reason = str(error).rpartition("] ")[2]
+        raise InputError(f"The file of --flagfile cannot be opened: {reason}. configs/ has many.") from error
     except (flags.Error, OSError) as error:
         raise InputError(str(error)) from error
     positional = _positional_field(config_class)

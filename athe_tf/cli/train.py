@@ -7,7 +7,7 @@ from athe_tf.cli.program import run
 from athe_tf.cli.quiet import start_tensorflow
 from athe_tf.config import TrainConfig
 from athe_tf.distribution.settings import read_settings
-from athe_tf.workdir import Workdir, default_workdir
+from athe_tf.workdir import Workdir, default_workdir, find_initial_model
 
 EXAMPLES = """
 bin/train --flagfile=configs/digits_trades_he.flags --workdir=runs/digits
@@ -36,6 +36,8 @@ def action(config: TrainConfig, flags) -> int:
         print(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
     settings = read_settings(config)
+    if config.initial_model is not None and not workdir.backup.exists():
+        find_initial_model(config.initial_model)
     start_tensorflow()
     # Imported here: what stands above answers before TensorFlow starts.
     from athe_tf.distribution.spread import WorkerLost, start

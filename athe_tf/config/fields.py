@@ -32,5 +32,16 @@ def check_positive(config, *names) -> None:
         if value is not None:
             check(
                 math.isfinite(value) and value > 0,
-                f"--{name} must be larger than 0. Received: --{name}={value:g}.",
+                f"--{name} must be larger than 0 and finite. Received: --{name}={value:g}.",
+            )
+
+
+def check_not_negative(config, *names) -> None:
+    """Refuses settings that are neither left out nor a number from 0 on."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None:
+            check(
+                math.isfinite(value) and value >= 0,
+                f"--{name} must not be negative, and finite. Received: --{name}={value:g}.",
             )

@@ -9,6 +9,7 @@ from athe_tf.config.fields import (
     DEVICES_HELP,
     DISTRIBUTION_HELP,
     check_name,
+    check_not_negative,
     check_positive,
     option,
 )
@@ -181,7 +182,11 @@ class TrainConfig:
         models.check_name(self.model)
         models.check_head(self.head)
         FRAMEWORKS.check(self.framework)
-        attacks.parse_name(self.validation_attack)
+        check(
+            not attacks.parse_name(self.validation_attack)[0].startswith("autoattack"),
+            "AutoAttack takes too long to run after every epoch; it is for bin/evaluate. "
+            f"Received: --validation_attack={self.validation_attack}. Use an attack such as pgd-10.",
+        )
         check_epsilon(self.norm, self.epsilon)
         for argument, value, names in (
             ("optimizer", self.optimizer, OPTIMIZERS),
@@ -208,12 +213,10 @@ class TrainConfig:
             check(
                 value is None or 0 <= value < 1, f"--{name} must lie in [0, 1). Received: --{name}={value}."
             )
-        for name in (
-            "weight_decay", "beta", "pairing", "backup_minutes", "nfgsm_noise", "gradalign", "gamma_weight",
-            "slope_weight", "curvature_weight", "awp_start", "epsilon_min",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            check(value is None or value >= 0, f"--{name} must not be negative. Received: --{name}={value}.")
+        check_not_negative(
+            self, "weight_decay", "beta", "pairing", "backup_minutes", "nfgsm_noise", "gradalign",
+            "gamma_weight", "slope_weight", "curvature_weight", "awp_start", "epsilon_min", "margin",
+        )  # fmt: skip
         self._check_margin()
         self._check_attack()
         self._check_framework()
@@ -226,13 +229,11 @@ class TrainConfig:
         self.attack_scale  # noqa: B018  (raises on nonsense)
 
     def _check_margin(self):
-        if self.margin:
-            check(self.margin > 0, f"--margin must not be negative. Received: --margin={self.margin:g}.")
-            check(
-                self.head != "linear",
-                f"A margin needs a hypersphere head. Received: --head=linear --margin={self.margin:g}. "
-                "Use --head=he, or --margin=0.",
-            )
+        check(
+            not self.margin or self.head != "linear",
+            f"A margin needs a hypersphere head. Received: --head=linear --margin={self.margin}. "
+            "Use --head=he, or --margin=0.",
+        )
 
     def _check_attack(self):
         if self.framework == "standard":
@@ -283,13 +284,6 @@ class TrainConfig:
                 self.bn_mode in (None, "frozen_clean"),
                 f"The framework '{self.framework}' compares passes with the same batch statistics. "
                 f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
-            )
-        if self.framework == "cure":
-            given = [n for n in ("steps", "step_size", "start") if getattr(self, n) is not None]
-            check(
-                not given,
-                f"The framework 'cure' crafts nothing. Received: --{(given or [''])[0]}. Leave it out; "
-                "--curvature_step says how far it looks.",
             )
         if self.framework in ("free_at", "standard"):
             check(

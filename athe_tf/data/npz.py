@@ -53,7 +53,7 @@ def read(path) -> dict:
 def open_archive(path):
     """The archive in a file, or an `InputError` that says why there is none."""
     path = pathlib.Path(path).expanduser()
-    check(path.is_file(), f"No such data file. Expected a NumPy archive (.npz). Received: npz:{path}.")
+    check(path.is_file(), f"No such data file. Expected a NumPy archive (.npz). Received: '{path}'.")
     try:
         archive = np.load(path, allow_pickle=False)
     except _UNREADABLE as error:

@@ -211,7 +211,7 @@ def _choose_gpus(settings: Settings) -> list[str]:
         check(
             max(numbers) < len(found),
             f"There is no GPU number {max(numbers)}: TensorFlow finds {len(found)}. "
-            f"Received: --devices={','.join(settings.devices)}.",
+            f"Received: --devices={','.join(settings.devices)}. Leave it out, or use --devices=cpu.",
         )
         chosen = [found[number] for number in numbers]
     if settings.kind == "one":

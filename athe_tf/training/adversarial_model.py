@@ -119,6 +119,11 @@ class AdversarialModel(keras.Model):
             f"`ema` and `swa` are two averages, and one is shipped. Received: ema={ema}, swa=True. Use one.",
         )
         head = net.layers[-1] if net.layers else None
+        check(
+            not isinstance(head, keras.layers.Softmax)
+            and getattr(head, "activation", None) is not keras.activations.softmax,
+            "Training and attacks need logits, and this model ends in a softmax. Leave the softmax out.",
+        )
         if margin > 0 and not isinstance(head, CosineDense):
             raise InputError(
                 "A margin needs a head with a scale, and the last layer of this model is "
@@ -346,6 +351,15 @@ class AdversarialModel(keras.Model):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if y is None:
             raise InputError("Adversarial training needs labels: fit on (images, labels).")
+        check(
+            x.dtype.is_floating,
+            f"Expected images as floats in [0, 1]. Received: {x.dtype.name}. Divide them by 255.",
+        )
+        check(
+            y.shape.rank == 1 or y.shape[1:] == (1,),
+            f"Expected labels as integers of shape [batch]. Received: the shape {tuple(y.shape)}. Of one-hot "
+            "labels take the argmax.",
+        )
         y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
         if sample_weight is not None:
             sample_weight = tf.cast(sample_weight, self.image_dtype)
