@@ -33,7 +33,7 @@ OPTIONS: dict[str, dict] = {"free_at": {"batch_size": 16, "replays": 2}}
 # Frameworks, and how batch normalisation behaves while they craft.
 STEPS = (
     ("pgd_at", "eval"), ("alp", "eval"), ("trades", "eval"), ("fast_at", "eval"), ("free_at", "train"),
-    ("llr", "frozen_clean"), ("fast_at", "train"), ("pgd_at", "train"), ("trades", "batch_no_update"),
+    ("llr", "frozen_clean"), ("fast_at", "train"), ("pgd_at", "batch_no_update"),
 )  # fmt: skip
 
 

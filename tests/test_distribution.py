@@ -29,7 +29,7 @@ def replicas(tmp_path_factory):
     "step",
     [
         "pgd_at-eval", "alp-eval", "trades-eval", "fast_at-eval", "free_at-train", "llr-frozen_clean",
-        "fast_at-train", "pgd_at-train", "trades-batch_no_update",
+        "fast_at-train", "pgd_at-batch_no_update",
     ],
 )  # fmt: skip
 def test_one_step_on_two_replicas_equals_the_step_on_one(step, replicas):

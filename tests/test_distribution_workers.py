@@ -30,13 +30,12 @@ CONFIG = TrainConfig(
     augmentation="pad_crop",
 )
 # In float32 the sign of a gradient that is nearly zero may flip with its rounding, and two runs part ways:
-# far where the first gradients are small (TRADES, LLR) or the one step is long (FastAT). Not in float64.
+# far where the first gradients are small (TRADES) or the one step is long (FastAT). Not in float64.
 DOUBLE = {"precision": "float64", "batch_size": 58, "epochs": 1}
 RUNS: dict[str, dict] = {
     "pgd_at": {},
     "trades": {"framework": "trades", **DOUBLE},
     "fast_at": {"framework": "fast_at", "steps": None, **DOUBLE},
-    "llr": {"framework": "llr", **DOUBLE},
 }
 
 

@@ -351,6 +351,7 @@ class AdversarialModel(keras.Model):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if y is None:
             raise InputError("Adversarial training needs labels: fit on (images, labels).")
+        x, y = tf.convert_to_tensor(x), tf.convert_to_tensor(y)
         check(
             x.dtype.is_floating,
             f"Expected images as floats in [0, 1]. Received: {x.dtype.name}. Divide them by 255.",
