@@ -1,5 +1,7 @@
 """The sanity sheet: an honest model passes, and each way of looking robust without being it is found."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -180,3 +182,26 @@ def test_stronger_independent_code_is_found():
 def test_a_model_that_is_never_right_has_nothing_to_check():
     sheet, _ = sanity_sheet(probe_of(LINEAR, (LABELS + 1) % 5))
     assert {check.status for check in sheet} == {"not run"}
+
+
+@pytest.mark.parametrize(
+    ("weak_alone", "strong_alone", "status"),
+    [
+        (0, 30, "passed"),
+        (2, 0, "passed"),
+        (3, 0, "passed"),
+        (5, 0, "failed"),
+        (12, 5, "passed"),
+        (40, 20, "failed"),
+    ],
+)
+def test_an_order_is_broken_by_what_chance_does_not_explain(weak_alone, strong_alone, status):
+    by_weak, by_strong = np.zeros(200, bool), np.zeros(200, bool)
+    by_weak[:weak_alone] = True
+    by_strong[weak_alone : weak_alone + strong_alone] = True
+    both = slice(100, 150)
+    by_weak[both] = by_strong[both] = True
+    probe = types.SimpleNamespace(rows=np.arange(200))
+    check = sanity._ordered(probe, ("weak", by_weak), ("strong", by_strong))
+    assert check.status == status
+    np.testing.assert_allclose(check.numbers["weak"], 1 - (50 + weak_alone) / 200)

@@ -11,6 +11,7 @@ for each that stands throughout: a small part of any evaluation that is worth ch
 import dataclasses
 import functools
 import itertools
+import math
 import time
 
 import numpy as np
@@ -150,19 +151,27 @@ def _accuracy(result: AttackResult) -> float:
     return float((~result.success).mean())
 
 
-def _after_first_round(result: AttackResult) -> float:
-    return float((~result.success | (result.rounds > 1)).mean())
+def _in_first_round(result: AttackResult) -> np.ndarray:
+    """Which images fall to the first of several restarts."""
+    return result.success & (result.rounds <= 1)
 
 
-def _ordered(probe: Probe, weak: tuple[str, float], strong: tuple[str, float]) -> Check:
-    """The weaker attack must not leave fewer images standing than the stronger one."""
-    (weak_name, weaker), (strong_name, stronger) = weak, strong
-    slack = max(SLACK, 1.0 / len(probe.rows))
+def _ordered(probe: Probe, weak: tuple[str, np.ndarray], strong: tuple[str, np.ndarray]) -> Check:
+    """The weaker attack must not take more images than the stronger one, by more than chance explains.
+
+    Some images fall to one of two attacks only. If either were as likely to be the one, their numbers would
+    differ by twice the root of their sum or less, but once in twenty times.
+    """
+    (weak_name, by_weak), (strong_name, by_strong) = weak, strong
+    images = len(probe.rows)
+    weak_alone, strong_alone = int((by_weak & ~by_strong).sum()), int((by_strong & ~by_weak).sum())
+    chance = 2 * math.sqrt(weak_alone + strong_alone)
+    weaker, stronger = float((~by_weak).mean()), float((~by_strong).mean())
     return Check(
         "",
-        PASSED if weaker >= stronger - slack else FAILED,
-        f"{weaker:.1%} of {len(probe.rows)} images withstand {weak_name}, {stronger:.1%} {strong_name}.",
-        {weak_name: weaker, strong_name: stronger, "images": len(probe.rows)},
+        PASSED if weak_alone - strong_alone <= max(SLACK * images, 1, chance) else FAILED,
+        f"{weaker:.1%} of {images} images withstand {weak_name}, {stronger:.1%} {strong_name}.",
+        {weak_name: weaker, strong_name: stronger, "images": images},
     )
 
 
@@ -171,24 +180,23 @@ def _ordered(probe: Probe, weak: tuple[str, float], strong: tuple[str, float]) -
 
 def noise_is_weaker(probe: Probe) -> Check:
     """Otherwise gradients point nowhere."""
-    return _ordered(probe, ("random noise", _accuracy(probe.noise)), ("FGSM", _accuracy(probe.fgsm)))
+    return _ordered(probe, ("random noise", probe.noise.success), ("FGSM", probe.fgsm.success))
 
 
 def one_step_is_weaker(probe: Probe) -> Check:
     """Otherwise the loss surface misleads those who follow it."""
-    one, many = _accuracy(probe.fgsm), _accuracy(probe.pgd)
-    return _ordered(probe, ("FGSM", one), (f"PGD-{STEPS}x{RESTARTS}", many))
+    return _ordered(probe, ("FGSM", probe.fgsm.success), (f"PGD-{STEPS}x{RESTARTS}", probe.pgd.success))
 
 
 def more_steps_are_stronger(probe: Probe) -> Check:
     """Otherwise an attack loses its way; where they take many more images, it had not arrived."""
-    few, many = _after_first_round(probe.pgd), _accuracy(probe.longer_pgd)
+    few, many = _in_first_round(probe.pgd), probe.longer_pgd.success
     return _ordered(probe, (f"PGD-{STEPS}", few), (f"PGD-{MORE_STEPS}", many))
 
 
 def restarts_are_stronger(probe: Probe) -> Check:
     """Every restart may only take images; where it takes many, chance decides too much."""
-    once, several = _after_first_round(probe.pgd), _accuracy(probe.pgd)
+    once, several = _in_first_round(probe.pgd), probe.pgd.success
     return _ordered(probe, (f"PGD-{STEPS}", once), (f"{RESTARTS} restarts of it", several))
 
 
@@ -318,7 +326,7 @@ def scale_does_not_matter(probe: Probe) -> Check:
 
     What three restarts at the model's own scale find as well is not owed to the scale.
     """
-    one, own = _accuracy(probe.at_scale_one), _after_first_round(probe.pgd)
+    one, own = _accuracy(probe.at_scale_one), float((~_in_first_round(probe.pgd)).mean())
     swept = _accuracy(probe.sweep)
     reported = probe.reported()
     standing = ~probe.pgd.success if reported is None else reported & ~probe.pgd.success
