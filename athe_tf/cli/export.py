@@ -25,7 +25,7 @@ def action(config: ExportConfig, flags) -> None:
     if path.is_dir():
         raise InputError(f"'{path}' is a SavedModel already. Give a .keras file or a workdir.")
     if pathlib.Path(config.output).exists():
-        raise InputError(f"The folder '{config.output}' exists already. Export to another one.")
+        raise InputError(f"'{config.output}' exists already. Export to another folder.")
     start_tensorflow()
     from athe_tf.saved_model import export, load_model
 
