@@ -105,7 +105,7 @@ def test_more_than_memory_holds_is_refused(root, monkeypatch):
 
 
 def test_folders_that_are_no_data_set_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"No such folder of images. Received: folder:.*nowhere"):
+    with pytest.raises(InputError, match=r"No such folder of images. Expected .* Received: folder:.*nowhere"):
         data.check_name(f"folder:{tmp_path}/nowhere")
     (tmp_path / "ant").mkdir()
     with pytest.raises(

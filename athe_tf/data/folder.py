@@ -42,7 +42,11 @@ def load(name, validation_size=None, image_size=None) -> Splits:
 def check_folder(path) -> tuple[str, ...]:
     """The names of the classes; raises `InputError` unless `path` has the folders of a data set."""
     folder = pathlib.Path(path).expanduser()
-    check(folder.is_dir(), f"No such folder of images. Received: folder:{folder}.")
+    check(
+        folder.is_dir(),
+        "No such folder of images. Expected one with train/CLASS/*.png and test/CLASS/*.png, or .jpg. "
+        f"Received: folder:{folder}.",
+    )
     present = [part for part in PARTS if (folder / part).is_dir()]
     check(
         "test" in present,

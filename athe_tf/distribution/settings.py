@@ -49,7 +49,7 @@ def check_flags(distribution: str, devices: tuple[str, ...], cpu_replicas: int) 
     check(
         cpu_replicas == 1 or distribution in ("auto", "mirrored"),
         "--cpu_replicas makes several devices of one CPU, for --distribution=mirrored. "
-        f"Received: --distribution={distribution} --cpu_replicas={cpu_replicas}.",
+        f"Received: --distribution={distribution} --cpu_replicas={cpu_replicas}. Leave one of them out.",
     )
     check(
         cpu_replicas == 1 or devices in ((), ("cpu",)),
