@@ -4,7 +4,7 @@
     python -m benchmarks.worker_drift --rows=digits_trades_he --options=--epochs=20   # 200 steps
 
 A row is a config, by default of digits with a global batch of 118 images, 10 steps an epoch. bin/train trains
-it by one process and by two workers on loopback; what is printed is the largest difference between the weights
+it by one process and by two workers on loopback. Printed is the largest difference between the weights
 that they end with, moving statistics included.
 """
 
