@@ -6,6 +6,8 @@ from athe_tf import data
 from athe_tf.errors import check, check_choice
 
 NORMS = ("l1", "l2", "linf")
+# One step an image: FastAT's attack, and FreeAT's replays.
+ONE_STEP = ("fast_at", "free_at")
 # Options that only some frameworks know.
 ONLY_IN = {
     "beta": ("trades", "mart"),
@@ -28,6 +30,9 @@ OF_THE_ATTACK = ("steps", "step_size", "start", "restarts", "logit_scale")
 
 def check_options(config) -> None:
     """Raises `InputError`, with a remedy, where options of a `TrainConfig` contradict each other."""
+    check_margin(config)
+    check_attack(config)
+    check_framework(config)
     check_framework_options(config)
     check_optimizer(config)
     check_fast_at(config)
@@ -35,6 +40,11 @@ def check_options(config) -> None:
     check_periods(config)
     check_averages(config)
     check_extra_data(config)
+    check(
+        config.early_stopping is None or config.validation_size != 0,
+        "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
+        "leave --early_stopping out.",
+    )
 
 
 def check_epsilon(norm: str, epsilon: float, flag: str = "epsilon") -> None:
@@ -49,6 +59,75 @@ def check_epsilon(norm: str, epsilon: float, flag: str = "epsilon") -> None:
         f"Pixels lie in [0, 1], so --{flag} must not exceed 1 in linf. Received: --{flag}={epsilon:g}. "
         f"Did you mean --{flag}={epsilon:g}/255?",
     )
+
+
+def check_margin(config) -> None:
+    """A margin is of cosines or angles."""
+    check(
+        not config.margin or config.head != "linear",
+        f"A margin needs a hypersphere head. Received: --head=linear --margin={config.margin}. "
+        "Use --head=he, or --margin=0.",
+    )
+
+
+def check_attack(config) -> None:
+    """Whoever crafts needs steps, and room to step."""
+    if config.framework == "standard":
+        return
+    check(
+        config.attack_steps >= 1,
+        f"The framework '{config.framework}' needs at least one attack step. "
+        f"Received: --steps={config.steps}. Use --framework=standard to train on clean images.",
+    )
+    check(
+        config.epsilon > 0,
+        f"The framework '{config.framework}' needs --epsilon larger than 0. Received: --epsilon=0. "
+        "Use --framework=standard to train on clean images.",
+    )
+
+
+def check_framework(config) -> None:
+    """Refuses what a framework cannot do, with what it can."""
+    if config.framework in ONE_STEP:
+        other = "--replays" if config.framework == "free_at" else "--framework=pgd_at"
+        check(
+            config.attack_steps == 1,
+            f"The framework '{config.framework}' takes one attack step. Received: --steps={config.steps}. "
+            f"Leave --steps out, or use {other} for more.",
+        )
+        check(
+            config.restarts == 1,
+            f"The framework '{config.framework}' has no restarts. Received: --restarts={config.restarts}. "
+            "Leave --restarts out, or use --framework=pgd_at.",
+        )
+    if config.framework == "free_at":
+        check(
+            config.norm in ("linf", "l2"),
+            f"The framework 'free_at' exists for linf and l2. Received: --norm={config.norm}. "
+            "Use --framework=pgd_at.",
+        )
+        check(
+            config.start is None,
+            "The noise of 'free_at' goes on from batch to batch and has no start. "
+            f"Received: --start={config.start}. Leave --start out.",
+        )
+        check(
+            config.logit_scale == "model",
+            "The framework 'free_at' attacks with the training loss itself. "
+            f"Received: --logit_scale={config.logit_scale}. Leave --logit_scale out.",
+        )
+    if config.framework in ("cure", "llr"):
+        check(
+            config.bn_mode in (None, "frozen_clean"),
+            f"The framework '{config.framework}' compares passes with the same batch statistics. "
+            f"Received: --bn_mode={config.bn_mode}. Leave --bn_mode out.",
+        )
+    if config.framework in ("free_at", "standard"):
+        check(
+            config.bn_mode is None,
+            f"The framework '{config.framework}' has no pass of its own for crafting. "
+            f"Received: --bn_mode={config.bn_mode}. Leave --bn_mode out.",
+        )
 
 
 def given(config, name: str) -> bool:

@@ -18,7 +18,7 @@ GAUSSIAN_START = 0.001
 TINY = 1e-12
 
 
-def _per_example(values):
+def per_example(values):
     """`[N]` to `[N, 1, 1, 1]`, to meet a batch of images."""
     return tf.reshape(values, [-1, 1, 1, 1])
 
@@ -114,13 +114,13 @@ class L2(ThreatModel):
 
     def project(self, x, x_adv):
         delta = x_adv - x
-        length = _per_example(tf.norm(_flat(delta), axis=1))
+        length = per_example(tf.norm(_flat(delta), axis=1))
         delta *= tf.minimum(self.epsilon / tf.maximum(length, TINY), 1.0)
         # Clipping to the box only shortens delta, so both constraints hold afterwards.
         return tf.clip_by_value(x + delta, 0.0, 1.0)
 
     def ascent(self, gradient):
-        return gradient / (_per_example(tf.norm(_flat(gradient), axis=1)) + TINY)
+        return gradient / (per_example(tf.norm(_flat(gradient), axis=1)) + TINY)
 
     def uniform_start(self, x, ids, seed):
         shape = x.shape[1:]
@@ -142,16 +142,16 @@ class L1(ThreatModel):
     def project(self, x, x_adv):
         delta = project_l1_box(x, x_adv - x, self.epsilon)
         # Exact but for rounding: the threshold is found by float32 sums, which a far point makes inexact.
-        length = _per_example(tf.reduce_sum(_flat(tf.abs(delta)), axis=1))
+        length = per_example(tf.reduce_sum(_flat(tf.abs(delta)), axis=1))
         delta *= tf.minimum(self.epsilon / tf.maximum(length, TINY), 1.0)
         return tf.clip_by_value(x + delta, 0.0, 1.0)
 
     def ascent(self, gradient):
         """All of the step on the steepest coordinate; ties share it."""
         magnitude = tf.abs(gradient)
-        largest = _per_example(tf.reduce_max(_flat(magnitude), axis=1))
+        largest = per_example(tf.reduce_max(_flat(magnitude), axis=1))
         steepest = tf.sign(gradient) * tf.cast(magnitude >= tf.maximum(largest, TINY), gradient.dtype)
-        return steepest / (_per_example(tf.reduce_sum(_flat(tf.abs(steepest)), axis=1)) + TINY)
+        return steepest / (per_example(tf.reduce_sum(_flat(tf.abs(steepest)), axis=1)) + TINY)
 
     def uniform_start(self, x, ids, seed):
         # d+1 exponentials divided by their sum are uniform on the simplex; dropping one of them and

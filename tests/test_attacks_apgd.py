@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks import apgd
+from athe_tf.attacks import pace as pace_rules
 from athe_tf.errors import InputError, NotApplicable
 from tests.curved_case import curved_model
 from tests.linear_case import grey_images, linear_model, predictions, radii
@@ -99,25 +99,25 @@ def test_larger_epsilon_is_exact_and_counts_only_the_last_ball(linear):
     [(100, [22, 41, 57, 70, 80, 87, 93, 99]), (20, [4, 7, 9, *range(10, 21)]), (1, [1])],
 )
 def test_checkpoints_are_the_published_ones(steps, expected):
-    assert apgd.checkpoints(steps) == expected
+    assert pace_rules.checkpoints(steps) == expected
 
 
 def test_step_size_is_halved_when_too_few_steps_raised_the_loss():
-    pace = apgd.MomentumPace(athe_tf.threat.Linf(0.1), 100)
+    pace = pace_rules.MomentumPace(athe_tf.threat.Linf(0.1), 100)
     x = tf.zeros([3, 1, 1, 1])
     memory = pace.memory(x, x, resumed=False)
-    best = apgd.Iterate(x + 1.0, x + 2.0, tf.constant([50.0] * 3))
+    best = pace_rules.Iterate(x + 1.0, x + 2.0, tf.constant([50.0] * 3))
     # One example rises always, one never, one always but for the last five steps: 17 of 22 are enough.
     for i in range(23):
         loss = tf.constant([i, -i, min(i, 17)], tf.float32)
-        now, memory = pace.look(tf.constant(i), x, apgd.Iterate(x, x, loss), best, memory)
+        now, memory = pace.look(tf.constant(i), x, pace_rules.Iterate(x, x, loss), best, memory)
     np.testing.assert_allclose(memory[1], [0.2, 0.1, 0.2])
     np.testing.assert_array_equal(now.x[:, 0, 0, 0], [0, 1, 0])
     np.testing.assert_array_equal(now.gradient[:, 0, 0, 0], [0, 2, 0])
     # The next check halves the others, whose best loss did not change; not the one that was just halved.
     for i in range(23, 42):
         loss = tf.fill([3], float(i))
-        _, memory = pace.look(tf.constant(i), x, apgd.Iterate(x, x, loss), best, memory)
+        _, memory = pace.look(tf.constant(i), x, pace_rules.Iterate(x, x, loss), best, memory)
     np.testing.assert_allclose(memory[1], [0.1, 0.1, 0.1])
 
 
@@ -125,7 +125,7 @@ def test_first_steps_follow_the_formula(linear):
     """Two steps by hand: the first of 2 epsilon without momentum, the second with a quarter of it."""
     y, epsilon = predictions(linear, IMAGES), 0.04
     attack = attacks.get("apgd-ce-2", epsilon=epsilon)
-    start = apgd.MomentumPace(attack.threat, 2).start(
+    start = pace_rules.MomentumPace(attack.threat, 2).start(
         tf.constant(IMAGES), tf.range(60), athe_tf.random.fold(athe_tf.random.fold(0), 0)
     )
     points = [np.clip(start, IMAGES - epsilon, IMAGES + epsilon)]
@@ -149,7 +149,7 @@ def test_first_steps_follow_the_formula(linear):
 
 def test_sparse_sign_moves_as_many_pixels_as_it_is_given():
     gradient = tf.reshape(tf.constant([[1.0, -5.0, 3.0, 2.0], [1.0, -5.0, 3.0, 2.0]]), [2, 2, 2, 1])
-    direction = apgd.sparse_sign(gradient, tf.constant([2.7, 0.0]))
+    direction = pace_rules.sparse_sign(gradient, tf.constant([2.7, 0.0]))
     np.testing.assert_allclose(tf.reshape(direction, [2, 4]), [[0, -0.5, 0.5, 0], [0, -1, 0, 0]])
 
 

@@ -22,8 +22,8 @@ adversarial images, `run` it for a verdict on each image.
 
 The parts: `base.py` (the contract), `driver.py` (runs an attack over a set of images), `results.py`,
 `journal.py` (the state of a run in a file), `victim.py` (what an attack sees of a model),
-`losses.py` (what it maximises), `active_set.py` (the loop whose batch shrinks). The ball lives in
-`athe_tf/threat.py`. A new attack is one new file and one line here.
+`losses.py` (what it maximises), `pace.py` (how APGD steps), `active_set.py` (the loop whose batch shrinks).
+The ball lives in `athe_tf/threat.py`. A new attack is one new file and one line here.
 """
 
 import re

@@ -12,7 +12,7 @@ from athe_tf.attacks.lanes import craft_in_lanes
 from athe_tf.attacks.results import AttackResult, Attempt, misclassified
 from athe_tf.attacks.victim import Victim, attack_dtype, victim
 from athe_tf.errors import InputError, check
-from athe_tf.threat import threat_model
+from athe_tf.threat import per_example, threat_model
 
 
 class Attack:
@@ -72,7 +72,7 @@ class Attack:
         for round_index in range(self.rounds(victim)):
             attempt = self.attempt(victim, x, y, ids, seed, round_index)
             chosen = tf.logical_and(attempt.success, tf.logical_not(fallen))
-            best = tf.where(tf.reshape(chosen, [-1, 1, 1, 1]), attempt.x_adv, best)
+            best = tf.where(per_example(chosen), attempt.x_adv, best)
             fallen = tf.logical_or(fallen, attempt.success)
         return best
 

@@ -8,10 +8,11 @@ from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.gradient import gradient_of
 from athe_tf.attacks.losses import margin
-from athe_tf.attacks.minimum_norm import MinimumNormAttack, per_example
+from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
+from athe_tf.threat import per_example
 
 # Pixels of 0 and 1 are at infinity in tanh space; this far from it, they can come back.
 INSIDE = 0.999999

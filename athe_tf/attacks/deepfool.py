@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.minimum_norm import DUAL, TINY, Linearization, MinimumNormAttack, flat, per_example
+from athe_tf.attacks.minimum_norm import DUAL, TINY, Linearization, MinimumNormAttack, flat
 from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
+from athe_tf.threat import per_example
 
 # Added to the length of every step: next to the boundary the overshoot is a share of nothing.
 LEAST_STEP = 1e-5

@@ -5,11 +5,12 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.box_projection import to_hyperplane
-from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack, flat, inner, per_example
+from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack, flat, inner
 from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
 from athe_tf.attacks.results import Attempt, misclassified
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
+from athe_tf.threat import per_example
 
 # Restarts begin at this share of epsilon from the image.
 START_RADIUS = 0.5

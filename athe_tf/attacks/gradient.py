@@ -18,7 +18,7 @@ from athe_tf.attacks.base import Attack
 from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import NotApplicable, check, check_choice
-from athe_tf.threat import STARTS, threat_model
+from athe_tf.threat import STARTS, per_example, threat_model
 
 SELECTIONS = ("any", "last")
 
@@ -98,7 +98,7 @@ def best_round(climb, rounds: int, comparison, x, victim: Victim):
     def body(round_index, best, best_score):
         x_adv = climb(round_index)
         score = comparison(x_adv)
-        best = tf.where(tf.reshape(score > best_score, [-1, 1, 1, 1]), x_adv, best)
+        best = tf.where(per_example(score > best_score), x_adv, best)
         return round_index + 1, best, tf.maximum(score, best_score)
 
     lowest = tf.fill(tf.shape(x)[:1], tf.constant(-float("inf"), x.dtype))
@@ -286,7 +286,7 @@ class PGD(Attack):
             logits, gradient, bad = gradient_of(self.objective(victim, labels, reference), x_adv)
             success = self.succeeded(logits, labels) if any_iterate else success
             stepped, memory = self.step(self.threat.projector(images), x_adv, gradient, memory)
-            x_adv = tf.where(tf.reshape(success, [-1, 1, 1, 1]), x_adv, stepped)
+            x_adv = tf.where(per_example(success), x_adv, stepped)
             return [x_adv, success, queries + 1, gradients + 1, nonfinite + bad, *memory], success
 
         def test_last(state, constants):

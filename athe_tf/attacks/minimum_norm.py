@@ -12,6 +12,7 @@ from athe_tf.attacks.losses import true_logit
 from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
+from athe_tf.threat import per_example
 
 TINY = 1e-12
 
@@ -20,11 +21,6 @@ TOLERANCE = 1e-6
 
 #: From a norm to its dual, which turns a difference of logits into a distance to the boundary.
 DUAL = {"linf": 1, "l2": 2, "l1": float("inf")}
-
-
-def per_example(values):
-    """`[N]` to `[N, 1, 1, 1]`, to meet a batch of images."""
-    return tf.reshape(values, [-1, 1, 1, 1])
 
 
 def flat(x):

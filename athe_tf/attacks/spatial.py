@@ -8,10 +8,10 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack
-from athe_tf.attacks.minimum_norm import per_example
 from athe_tf.attacks.results import Attempt
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
+from athe_tf.threat import per_example
 
 # Of the side of an image: the 3 pixels of 32 that Engstrom et al. allow on CIFAR-10.
 TRANSLATION = 3 / 32

@@ -8,10 +8,9 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
-from athe_tf.attacks.minimum_norm import per_example
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check
-from athe_tf.threat import L1
+from athe_tf.threat import L1, per_example
 
 # The share of the image that a window covers is halved after each of these iterations.
 HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)

@@ -8,9 +8,10 @@ import tensorflow as tf
 from athe_tf import random
 from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
-from athe_tf.attacks.minimum_norm import TOLERANCE, flat, per_example
+from athe_tf.attacks.minimum_norm import TOLERANCE, flat
 from athe_tf.attacks.victim import Victim
 from athe_tf.errors import check, check_choice
+from athe_tf.threat import per_example
 
 MODES = ("linf", "threshold")
 

@@ -27,8 +27,6 @@ PRECISIONS = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 EPSILON_SCHEDULES = ("constant", "cosine", "linear")
 LLR_VARIANTS = ("gamma_only", "grad_norm", "llr")
 LLR_PRESETS = ("code", "paper")
-# One step an image: FastAT's attack, and FreeAT's replays.
-ONE_STEP = ("fast_at", "free_at")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,80 +215,8 @@ class TrainConfig:
             self, "weight_decay", "beta", "pairing", "backup_minutes", "nfgsm_noise", "gradalign",
             "gamma_weight", "slope_weight", "curvature_weight", "awp_start", "epsilon_min", "margin",
         )  # fmt: skip
-        self._check_margin()
-        self._check_attack()
-        self._check_framework()
         combinations.check_options(self)
-        check(
-            self.early_stopping is None or self.validation_size != 0,
-            "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
-            "leave --early_stopping out.",
-        )
         self.attack_scale  # noqa: B018  (raises on nonsense)
-
-    def _check_margin(self):
-        check(
-            not self.margin or self.head != "linear",
-            f"A margin needs a hypersphere head. Received: --head=linear --margin={self.margin}. "
-            "Use --head=he, or --margin=0.",
-        )
-
-    def _check_attack(self):
-        if self.framework == "standard":
-            return
-        check(
-            self.attack_steps >= 1,
-            f"The framework '{self.framework}' needs at least one attack step. "
-            f"Received: --steps={self.steps}. Use --framework=standard to train on clean images.",
-        )
-        check(
-            self.epsilon > 0,
-            f"The framework '{self.framework}' needs --epsilon larger than 0. Received: --epsilon=0. "
-            "Use --framework=standard to train on clean images.",
-        )
-
-    def _check_framework(self):
-        """Refuses what a framework cannot do, with what it can."""
-        if self.framework in ONE_STEP:
-            other = "--replays" if self.framework == "free_at" else "--framework=pgd_at"
-            check(
-                self.attack_steps == 1,
-                f"The framework '{self.framework}' takes one attack step. Received: --steps={self.steps}. "
-                f"Leave --steps out, or use {other} for more.",
-            )
-            check(
-                self.restarts == 1,
-                f"The framework '{self.framework}' has no restarts. Received: --restarts={self.restarts}. "
-                "Leave --restarts out, or use --framework=pgd_at.",
-            )
-        if self.framework == "free_at":
-            check(
-                self.norm in ("linf", "l2"),
-                f"The framework 'free_at' exists for linf and l2. Received: --norm={self.norm}. "
-                "Use --framework=pgd_at.",
-            )
-            check(
-                self.start is None,
-                "The noise of 'free_at' goes on from batch to batch and has no start. "
-                f"Received: --start={self.start}. Leave --start out.",
-            )
-            check(
-                self.logit_scale == "model",
-                "The framework 'free_at' attacks with the training loss itself. "
-                f"Received: --logit_scale={self.logit_scale}. Leave --logit_scale out.",
-            )
-        if self.framework in ("cure", "llr"):
-            check(
-                self.bn_mode in (None, "frozen_clean"),
-                f"The framework '{self.framework}' compares passes with the same batch statistics. "
-                f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
-            )
-        if self.framework in ("free_at", "standard"):
-            check(
-                self.bn_mode is None,
-                f"The framework '{self.framework}' has no pass of its own for crafting. "
-                f"Received: --bn_mode={self.bn_mode}. Leave --bn_mode out.",
-            )
 
     @property
     def period_ends(self) -> tuple[int, ...]:
@@ -302,7 +228,7 @@ class TrainConfig:
         """The attack steps, with the framework's default."""
         if self.steps is not None:
             return self.steps
-        return 1 if self.framework in ONE_STEP else 10
+        return 1 if self.framework in combinations.ONE_STEP else 10
 
     @property
     def attack_step_size(self) -> float:
