@@ -212,6 +212,17 @@ def test_images_and_labels_of_another_form_are_refused(x, y, message):
         trainer.train_on_batch(x, y)
 
 
+def test_labels_may_be_of_a_shape_that_only_a_batch_tells():
+    def batches():
+        yield X, Y
+
+    signature = (tf.TensorSpec([None, *X.shape[1:]]), tf.TensorSpec(None, tf.int32))
+    trainer = training.Standard(tiny_net())
+    trainer.compile(training.MomentumSGD(0.1))
+    data = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    assert np.isfinite(trainer.fit(data, verbose=0, shuffle=False).history["loss"]).all()
+
+
 def test_a_model_that_ends_in_a_softmax_is_refused():
     inputs = keras.Input((8, 8, 1))
     features = keras.layers.Flatten()(inputs)

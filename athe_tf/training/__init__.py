@@ -14,9 +14,10 @@
 
 The parts: `adversarial_model.py` (the step that all share), `optimizers.py` (SGD as PyTorch computes it),
 `schedules.py` (learning rates), `epsilon.py` (the radius of the training attack as a function of the step),
-`averaging.py` and `swa.py` (averages of the weights), `awp.py` (gradients at perturbed weights), `periods.py`
-(the model at the end of each period, for an ensemble), `state.py` (the whole state of a run in one file),
-`callbacks.py`, `early_stopping.py`, `overfitting_guard.py`.
+`initial.py` (beginning with a model), `averaging.py` and `swa.py` (averages of the weights), `awp.py`
+(gradients at perturbed weights), `periods.py` (the model at the end of each period, for an ensemble),
+`state.py` (the whole state of a run in one file), `callbacks.py`, `early_stopping.py`,
+`overfitting_guard.py`.
 A new framework is one new file and one line here.
 """
 

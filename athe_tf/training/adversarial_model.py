@@ -357,8 +357,8 @@ class AdversarialModel(keras.Model):
             f"Expected images as floats in [0, 1]. Received: {x.dtype.name}. Divide them by 255.",
         )
         check(
-            y.shape.rank == 1 or y.shape[1:] == (1,),
-            f"Expected labels as integers of shape [batch]. Received: the shape {tuple(y.shape)}. Of one-hot "
+            y.shape.rank in (None, 1) or y.shape[1:] == (1,),
+            f"Expected labels as integers of shape [batch]. Received: the shape {y.shape}. Of one-hot "
             "labels take the argmax.",
         )
         y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
