@@ -22,8 +22,8 @@ setup(
     packages=find_packages(include=["athe_tf", "athe_tf.*"]),
     package_data={"athe_tf": ["py.typed"], "athe_tf.data": ["files/*"], "athe_tf.report": ["style.css"]},
     install_requires=[
-        "tensorflow>=2.18",
-        "keras>=3.8",
+        "tensorflow>=2.21",
+        "keras>=3.13.2",  # older versions run code from, or read other files through, a model file
         "tensorflow-datasets>=4.9.4",
         "importlib_resources>=6",  # tensorflow-datasets imports it to download, without asking for it
         "absl-py>=2.1",

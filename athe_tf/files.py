@@ -3,30 +3,47 @@
 import contextlib
 import os
 import pathlib
-import tempfile
+import secrets
+
+#: How the names of files that are being written begin.
+TEMPORARY = ".athe_tf-"
 
 
 @contextlib.contextmanager
 def replacing(path):
-    """Yields a temporary path beside `path` that takes its place when all went well."""
+    """Yields a temporary path beside `path` that takes its place when all went well.
+
+    File and folder are synced: after a power cut there is the old file or the new one.
+    """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}{path.suffix}")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
-        yield pathlib.Path(name)
-        with open(name, "rb") as written:
-            os.fsync(written.fileno())
-        # mkstemp's files are private; what replaces an ordinary file should be one.
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        yield temporary
+        sync(temporary)
+        os.replace(temporary, path)
+        sync(path.parent)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def write_text(path, text: str, errors: str = "strict") -> None:
+    """Replaces the text of a file as a whole; a file that has it already is left alone."""
+    path = pathlib.Path(path)
+    content = text.encode("utf-8", errors)
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.read_bytes() == content:
+            return
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def sync(path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -7,10 +7,12 @@ import zipfile
 
 import keras
 import tensorflow as tf
+from keras.src.saving.serialization_lib import SafeModeScope
 
 import athe_tf.layers  # noqa: F401  (registers the layers that a file may name)
 from athe_tf.attacks.victim import penultimate
 from athe_tf.errors import InputError, check
+from athe_tf.files import write_text
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
 from athe_tf.version import __version__
@@ -53,7 +55,7 @@ def export(net: keras.Model, folder, *, margin: float | None = None, replace: bo
         archive.add_endpoint("features", lambda x: features(x, training=False), input_signature=[images])
     archive.write_out(str(folder), verbose=False)
     card = describe(net, margin)
-    (folder / CARD).write_text(json.dumps(card, indent=2) + "\n")
+    write_text(folder / CARD, json.dumps(card, indent=2) + "\n")
     return card
 
 
@@ -102,16 +104,26 @@ def load_model(path) -> keras.Model:
 
     >>> net = athe_tf.load_model("runs/digits/best.keras")
     """
-    if pathlib.Path(path).suffix not in (".keras", ".h5"):
-        raise InputError(f"Expected a .keras file, a SavedModel folder or a workdir. Received: '{path}'.")
+    check(
+        pathlib.Path(path).suffix != ".h5",
+        f"Files in the old .h5 format are not read: some versions of Keras run code from them. Received: "
+        f"'{path}'. Load it yourself where you trust it, and save it as a .keras file.",
+    )
+    check(
+        pathlib.Path(path).suffix == ".keras",
+        f"Expected a .keras file, a SavedModel folder or a workdir. Received: '{path}'.",
+    )
     check(pathlib.Path(path).is_file(), f"There is no model file '{path}'.")
     check(
-        pathlib.Path(path).suffix != ".keras" or zipfile.is_zipfile(path),
+        zipfile.is_zipfile(path),
         f"The model file '{path}' cannot be read: it is not a zip archive, as a .keras file is. It may be "
         "truncated; copy or train it again.",
     )
     try:
-        return keras.models.load_model(path, compile=False)
+        # The scope too: `keras.config.enable_unsafe_deserialization`, which a process may have called for
+        # files of its own, comes before the argument.
+        with SafeModeScope(True):
+            return keras.models.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(

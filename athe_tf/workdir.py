@@ -5,6 +5,7 @@ import re
 
 from athe_tf.config import TrainConfig, differences, flag_text, from_json, to_json
 from athe_tf.errors import InputError, check
+from athe_tf.files import write_text
 from athe_tf.registry import did_you_mean
 
 
@@ -72,8 +73,8 @@ class Workdir:
         self.check_free(config)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.config.write_text(to_json(config))
-            self.flags.write_text(flagfile(config))
+            write_text(self.config, to_json(config))
+            write_text(self.flags, flagfile(config))
         except OSError as error:
             raise InputError(f"Cannot write to --workdir={self.folder}: {error.strerror}.") from error
 

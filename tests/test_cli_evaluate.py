@@ -168,3 +168,39 @@ def test_elsewhere_there_is_one_line_an_attack():
     shown.finished(AttackReport("feature", None, reason="no features."))
     assert stream.getvalue() == "fgsm: 50.00 %, 1:01\nfeature: not run: no features.\n"
     assert duration(3725) == "1:02:05"
+
+
+def test_nothing_of_others_is_removed_or_replaced(folder, tmp_path, monkeypatch, capsys):
+    flags = [f"--model={folder / 'net.keras'}", f"--dataset=npz:{folder / 'data.npz'}"]
+    flags += ["--attacks=fgsm", "--epsilon=0.06", "--nochecks"]
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "thesis.txt").write_text("precious")
+    assert call(monkeypatch, *flags, f"--output={tmp_path}") == 2
+    assert "state' holds other things" in capsys.readouterr().err
+    assert (tmp_path / "state" / "thesis.txt").read_text() == "precious"
+    out = tmp_path / "out"
+    for name in ("model_card.md", "report.html", "examples.npz", "evaluation.json", "model_info.json"):
+        out.mkdir(exist_ok=True)
+        (out / name).write_text("mine")
+        assert call(monkeypatch, *flags, f"--output={out}") == 2
+        assert f"{name}' exists, and athe_tf did not write it" in capsys.readouterr().err
+        assert (out / name).read_text() == "mine"
+        (out / name).unlink()
+    assert call(monkeypatch, *flags, f"--output={out}") == 0
+    assert call(monkeypatch, *flags, f"--output={out}") == 0  # what is ours is replaced
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *flags, "--output=") == 2
+    assert "--output= is empty" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_printed_is_saved(folder, tmp_path, capfd, monkeypatch):
+    flags = [f"--model={folder / 'net.keras'}", f"--dataset=npz:{folder / 'data.npz'}"]
+    flags += ["--attacks=fgsm", "--epsilon=0.06", "--nochecks"]
+    out = tmp_path / "out"
+    for output, code in ((f"--output={out}", 0), ("--seed=0", 1)):
+        with open("/dev/full", "w") as full:
+            monkeypatch.setattr(sys, "stdout", full)
+            assert call(monkeypatch, *flags, output) == code
+            monkeypatch.undo()
+        assert "Standard output cannot be written" in capfd.readouterr().err
+    assert (out / "evaluation.json").exists() and (out / "report.html").exists()

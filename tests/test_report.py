@@ -148,6 +148,7 @@ def test_no_text_of_an_evaluation_becomes_markup(tmp_path):
     assert HOSTILE in hostile.text
     # In Markdown the command is an indented block, where nothing is markup.
     prose = [line for line in card.read_text().splitlines() if not line.startswith("    ")]
+    assert prose.pop().startswith("<!-- athe_tf ")  # the signature
     assert "<" not in "".join(prose).replace("\\<", "") and json.loads(info.read_text())
 
 
@@ -288,7 +289,7 @@ def test_broken_files_around_an_evaluation_are_named(tmp_path):
 def test_an_output_that_cannot_be_written_is_refused(tmp_path):
     folder = write_evaluation(tmp_path / "run", small_evaluation())
     (folder / "report.html").mkdir()
-    with pytest.raises(athe_tf.InputError, match=r"Cannot write .*report.html"):
+    with pytest.raises(athe_tf.InputError, match=r"report.html' exists, and athe_tf did not"):
         athe_tf.report.write(folder)
     assert sorted(os.listdir(folder)) == ["evaluation.json", "report.html"]
 

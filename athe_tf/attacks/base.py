@@ -12,6 +12,7 @@ from athe_tf.attacks.lanes import craft_in_lanes
 from athe_tf.attacks.results import AttackResult, Attempt, misclassified
 from athe_tf.attacks.victim import Victim, attack_dtype, victim
 from athe_tf.errors import InputError, check
+from athe_tf.repeatable import repeatable
 from athe_tf.threat import per_example, threat_model
 
 
@@ -182,7 +183,7 @@ class Attack:
             method, reference = getattr(self, which), weakref.ref(target)
             function = tf.function(lambda *args: method(reference(), *args), autograph=False)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
-            functions[key] = function.get_concrete_function(images, labels, ids, *scalars)
+            functions[key] = repeatable(function.get_concrete_function(images, labels, ids, *scalars))
         return functions[key]
 
 

@@ -3,17 +3,19 @@
 import dataclasses
 import pathlib
 import shlex
-import shutil
+import tempfile
 from typing import Any
 
 from athe_tf import data
-from athe_tf.cli.program import run
+from athe_tf.cli.program import run, say
 from athe_tf.cli.progress import AttackProgress
 from athe_tf.cli.quiet import start_tensorflow
 from athe_tf.config import EvaluateConfig, flag_text
 from athe_tf.distribution.settings import read_local_settings
 from athe_tf.errors import InputError, check
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
+from athe_tf.ownership import check_ours, check_state_folder, remove_state
+from athe_tf.report.writing import WRITTEN
 from athe_tf.workdir import Workdir, find_model, run_of
 
 EXAMPLES = """
@@ -47,8 +49,8 @@ def _protocols() -> str:
     return "\n".join(["Protocols:", *rows])
 
 
-def action(config: EvaluateConfig, flags) -> None:
-    """Evaluates what the flags say."""
+def action(config: EvaluateConfig, flags) -> int:
+    """Evaluates what the flags say, and returns the exit code."""
     command = repeat_command(config)
     training_run = training_run_of(config.model)
     config = fill_from_run(config, training_run)
@@ -97,9 +99,13 @@ def action(config: EvaluateConfig, flags) -> None:
         )
     report.command = command
     report.run = None if training_run is None else str(training_run.folder)
-    print(report)
     if output is not None:
         write(report, output)
+    said = say(report)
+    if output is None:
+        return 0 if said else 1
+    say(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
+    return 0
 
 
 def write(report, output: pathlib.Path) -> None:
@@ -107,9 +113,8 @@ def write(report, output: pathlib.Path) -> None:
     from athe_tf import report as pages
 
     report.save(output)
-    shutil.rmtree(output / STATE, ignore_errors=True)
+    remove_state(output / STATE)
     pages.write(output)
-    print(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
 
 
 def repeat_command(config: EvaluateConfig) -> str:
@@ -166,11 +171,11 @@ def load_images(config: EvaluateConfig, classes: int | None):
 def prepare_output(folder) -> pathlib.Path:
     """The output folder; it is tried now, so that nothing is lost at the end."""
     folder = pathlib.Path(folder)
+    check_ours(*(folder / name for name in ("evaluation.json", "examples.npz", *WRITTEN)))
+    check_state_folder(folder / STATE)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        trial = folder / ".writable"
-        trial.touch()
-        trial.unlink()
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise InputError(f"Cannot write to --output={folder}: {error.strerror}.") from error
     return folder

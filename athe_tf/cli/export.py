@@ -2,7 +2,7 @@
 
 import pathlib
 
-from athe_tf.cli.program import run
+from athe_tf.cli.program import run, say
 from athe_tf.cli.quiet import start_tensorflow
 from athe_tf.config import ExportConfig
 from athe_tf.errors import InputError
@@ -32,7 +32,7 @@ def action(config: ExportConfig, flags) -> None:
     training_run = run_of(path)
     margin = training_run.read_config().training_margin if training_run else None
     card = export(load_model(path), config.output, margin=margin)
-    print(
+    say(
         f"Exported {path} to {config.output}: endpoints serve and features, {card['num_classes']} classes, "
         f"head {card['head']}."
     )

@@ -1,6 +1,8 @@
 """What the programs share: flags from a dataclass, a manual for `--helpshort`, errors without a traceback."""
 
+import contextlib
 import dataclasses
+import os
 import sys
 import textwrap
 from typing import Any
@@ -153,6 +155,24 @@ def run(name: str, summary: str, examples: str, config_class, action, extra=()) 
         print(f"{name}: interrupted", file=sys.stderr)
         sys.exit(130)
     sys.exit(status or 0)
+
+
+def say(*parts, flush: bool = True) -> bool:
+    """Prints for the user; whether that worked.
+
+    A log on a full disk or a reader that went away must not end a run. Once printing has failed, further
+    output goes nowhere.
+    """
+    try:
+        print(*parts, flush=flush)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            print(f"Standard output cannot be written any longer: {error.strerror}.", file=sys.stderr)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return False
+    return True
 
 
 def _parse(values: flags.FlagValues, config_class):

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from athe_tf.cli.program import run
+from athe_tf.cli.program import run, say
 from athe_tf.config import ReportConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import read_evaluation
@@ -23,14 +23,15 @@ def action(config: ReportConfig, flags) -> None:
     """Writes what the command line asks for, and prints the table."""
     if len(config.folders) == 1:
         paths = write(config.folders[0])
-        print(compare([read_evaluation(config.folders[0])]))
+        say(compare([read_evaluation(config.folders[0])]))
     else:
         page = pathlib.Path(config.output or "comparison.html")
-        print(write_comparison(config.folders, page))
+        comparison = write_comparison(config.folders, page)
+        say(comparison)
         paths = [page]
-    print()
+    say()
     for path in paths:
-        print(f"Written to {path}.")
+        say(f"Written to {path}.")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 
-from athe_tf.cli.program import run
+from athe_tf.cli.program import run, say
 from athe_tf.cli.quiet import start_tensorflow
 from athe_tf.config import TrainConfig
 from athe_tf.distribution.settings import read_settings
@@ -33,7 +33,7 @@ def action(config: TrainConfig, flags) -> int:
     workdir = Workdir(config.workdir)
     workdir.check_free(config)
     if workdir.finished and not flags["plan"].value:
-        print(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
+        say(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
     settings = read_settings(config)
     if config.initial_model is not None and not workdir.backup.exists():
@@ -46,11 +46,11 @@ def action(config: TrainConfig, flags) -> int:
     from athe_tf.training.run import train
 
     if flags["plan"].value:
-        print(describe_plan(config, make_splits(config)))
+        say(describe_plan(config, make_splits(config)))
         return 0
     spread = start(settings)
     try:
-        train(config, make_splits(config), workdir, sys.stdout.isatty(), print, spread)
+        train(config, make_splits(config), workdir, sys.stdout.isatty(), say, spread)
     except WorkerLost as error:
         print(f"bin/train: {error}", file=sys.stderr)
         return 1

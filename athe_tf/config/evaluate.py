@@ -88,6 +88,7 @@ class EvaluateConfig:
             "The protocol 'transfer' needs other models to make images on. Name them: "
             "--substitutes=runs/pgd_at,runs/trades.",
         )
+        check(self.output != "", "--output= is empty. Name a folder, or leave the flag out.")
         check_name("split", self.split, ("test", "validation", "train"))
         check_flags(self.distribution, self.devices, self.cpu_replicas)
         check_positive(self, "max_examples", "batch_size", "image_size")

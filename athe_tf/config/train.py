@@ -175,6 +175,7 @@ class TrainConfig:
     workdir: str | None = option(None, "Folder of the run. The same command resumes it.", runtime=True)
 
     def __post_init__(self):
+        check(self.workdir != "", "--workdir= is empty. Name a folder, or leave the flag out.")
         data.check_name(self.dataset)
         data.AUGMENTATIONS.check(self.augmentation)
         models.check_name(self.model)

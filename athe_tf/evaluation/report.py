@@ -12,8 +12,9 @@ import numpy as np
 from athe_tf.errors import InputError
 from athe_tf.evaluation.statistics import interval_of, per_class
 from athe_tf.evaluation.wording import table, verdict
-from athe_tf.files import replacing
+from athe_tf.files import replacing, write_text
 from athe_tf.numbers import format_number
+from athe_tf.ownership import check_ours
 from athe_tf.version import __version__
 
 
@@ -258,15 +259,15 @@ class Report:
     def save(self, folder) -> pathlib.Path:
         """Writes `evaluation.json` and, where images fell, `examples.npz`, each whole or not at all."""
         folder = pathlib.Path(folder)
-        path = folder / "evaluation.json"
+        path, examples = folder / "evaluation.json", folder / "examples.npz"
+        check_ours(path, examples)
         try:
-            with replacing(path) as temporary:
-                temporary.write_text(self.to_json())
+            write_text(path, self.to_json())
             if self.pictures is not None:
-                with replacing(folder / "examples.npz") as temporary, open(temporary, "wb") as file:
+                with replacing(examples) as temporary, open(temporary, "wb") as file:
                     np.savez_compressed(file, **dict[str, Any](self.pictures))
             else:
-                (folder / "examples.npz").unlink(missing_ok=True)  # those of an earlier evaluation
+                examples.unlink(missing_ok=True)  # those of an earlier evaluation
         except OSError as error:
             raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
         return path

@@ -7,13 +7,13 @@ An attack under way keeps its own state in `<attack>.npz`; a finished one is rea
 import json
 import pathlib
 import re
-import shutil
 
 import numpy as np
 
 from athe_tf.attacks.journal import Journal
 from athe_tf.errors import InputError
 from athe_tf.evaluation.report import AttackReport
+from athe_tf.ownership import IMAGES, OWNER, check_state_folder
 
 _FACTS = ("seconds", "queries", "gradients", "nonfinite", "remarks", "stages")
 
@@ -32,9 +32,10 @@ class StateFolder:
         self.folder = pathlib.Path(folder)
         self.identity = identity
         self.logits = logits
+        check_state_folder(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            owner = Journal(self.folder / "evaluation.npz", identity, logits)
+            owner = Journal(self.folder / OWNER, identity, logits)
             owner.load()  # refuses a folder that belongs to another evaluation
             owner.save({})
         except OSError as error:
@@ -67,12 +68,8 @@ class StateFolder:
         arrays = {"robust": line.robust, "norms": line.norms, "facts": np.array(facts), **line.shown}
         self.journal(line.name, line.settings).save(arrays)
         under_way = self.under_way(line.name)
-        for path in (under_way, under_way.with_name(under_way.name + ".images.npy")):
+        for path in (under_way, under_way.with_name(under_way.name + IMAGES)):
             path.unlink(missing_ok=True)
-
-    def remove(self) -> None:
-        """When the evaluation is written down."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _file_name(label: str) -> str:

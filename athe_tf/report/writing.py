@@ -4,13 +4,17 @@ import json
 import pathlib
 
 from athe_tf.errors import InputError
-from athe_tf.files import replacing
+from athe_tf.files import write_text
+from athe_tf.ownership import check_ours, signed
 from athe_tf.report.comparison import Comparison, compare
 from athe_tf.report.comparison_page import render_comparison
 from athe_tf.report.html import render_evaluation
 from athe_tf.report.model_card import model_card
 from athe_tf.report.reading import read_evaluation
 from athe_tf.report.robustbench import model_info
+
+#: What `write` writes beside an `evaluation.json`.
+WRITTEN = ("report.html", "model_card.md", "model_info.json")
 
 
 def write(folder) -> list[pathlib.Path]:
@@ -28,12 +32,14 @@ def write(folder) -> list[pathlib.Path]:
         The paths of the files.
     """
     evaluation = read_evaluation(folder)
-    texts = {
-        "report.html": render_evaluation(evaluation),
-        "model_card.md": model_card(evaluation),
-        "model_info.json": json.dumps(model_info(evaluation), indent=2) + "\n",
-    }
-    return [_write(evaluation.folder / name, text) for name, text in texts.items()]  # type: ignore[operator]
+    assert evaluation.folder is not None  # it was read from one
+    check_ours(*(evaluation.folder / name for name in WRITTEN))
+    texts = (
+        signed(render_evaluation(evaluation)),
+        signed(model_card(evaluation)),
+        json.dumps(model_info(evaluation), indent=2) + "\n",
+    )
+    return [_write(evaluation.folder / name, text) for name, text in zip(WRITTEN, texts, strict=True)]
 
 
 def write_comparison(folders, output) -> Comparison:
@@ -46,16 +52,16 @@ def write_comparison(folders, output) -> Comparison:
     Returns:
         The comparison; `print` it for a table.
     """
+    check_ours(output)
     comparison = compare([read_evaluation(folder) for folder in folders])
-    _write(pathlib.Path(output), render_comparison(comparison))
+    _write(pathlib.Path(output), signed(render_comparison(comparison)))
     return comparison
 
 
 def _write(path: pathlib.Path, text: str) -> pathlib.Path:
     try:
-        with replacing(path) as temporary:
-            # JSON can hold halves of characters, which no encoding has.
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        # JSON can hold halves of characters, which no encoding has.
+        write_text(path, text, errors="backslashreplace")
     except OSError as error:
         raise InputError(f"Cannot write '{path}': {error.strerror}.") from error
     return path

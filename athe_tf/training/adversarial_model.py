@@ -12,6 +12,7 @@ from athe_tf.attacks.victim import Victim, penultimate
 from athe_tf.errors import InputError, check
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import margin_crossentropy
+from athe_tf.repeatable import repeatable
 from athe_tf.training import awp
 from athe_tf.training.averaging import copy_of, update_average
 from athe_tf.training.crafting import check_bn_mode, crafting_mode
@@ -82,6 +83,9 @@ class AdversarialModel(keras.Model):
     chosen_by = "robust"
     #: Updates of the weights in one step; learning-rate schedules count updates.
     updates_per_step = 1
+    # Made by Keras.
+    train_function: Callable | None
+    test_function: Callable | None
 
     def __init__(
         self,
@@ -344,7 +348,16 @@ class AdversarialModel(keras.Model):
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.net.trainable_variables)
-        return super().make_train_function(force)
+        if self.train_function is None or force:
+            super().make_train_function(force=True)
+            self.train_function = repeatable(self.train_function)
+        return self.train_function
+
+    def make_test_function(self, force=False):
+        if self.test_function is None or force:
+            super().make_test_function(force=True)
+            self.test_function = repeatable(self.test_function)
+        return self.test_function
 
     def unpack(self, data):
         """`(images, int32 labels [N], sample weights or None)` of what Keras gives to a step."""

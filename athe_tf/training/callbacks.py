@@ -16,7 +16,7 @@ import numpy as np
 
 from athe_tf.distribution.spread import Spread
 from athe_tf.errors import InputError
-from athe_tf.files import replacing
+from athe_tf.files import replacing, write_text
 from athe_tf.training.state import Progress, all_finite, save_state
 
 MONITOR = "val_robust_accuracy"
@@ -98,8 +98,7 @@ class BestKeeper(keras.callbacks.Callback):
                 return
             with replacing(self.path) as temporary:
                 self.model.save(temporary)
-            with replacing(self.value_path) as temporary:
-                temporary.write_text(json.dumps({"value": float(value), "epoch": epoch + 1}))
+            write_text(self.value_path, json.dumps({"value": float(value), "epoch": epoch + 1}))
 
 
 class Backup(keras.callbacks.Callback):

@@ -1,0 +1,86 @@
+"""Whether a training step is a function of its state and its batch: the same step, many times.
+
+    python -m benchmarks.repeatability                           # every framework, 200 repeats, under load
+    python -m benchmarks.repeatability --rows=TRADES,ALP --repeats=60 --steps=1
+
+Every repeat starts from the same weights, optimizer state and images, and its result is compared bit for bit
+with the first. Busy processes compete for the cores meanwhile: what depends on the order in which threads
+finish shows more often under load.
+"""
+
+import argparse
+import hashlib
+import multiprocessing
+
+import athe_tf  # noqa: F401  (before TensorFlow: turns oneDNN on)
+from benchmarks.timing import table
+from benchmarks.train_step import ROWS, contains, step_of, trainer_for
+
+import numpy as np  # isort: skip
+
+
+def state_of(trainer) -> list:
+    """The variables that a step reads and writes; metrics are left out."""
+    return [*trainer.variables, *trainer.optimizer.variables]
+
+
+def digest(variables) -> str:
+    """A text that differs when any bit of the variables does."""
+    return hashlib.sha256(b"".join(np.asarray(v).tobytes() for v in variables)).hexdigest()
+
+
+def differing(trainer, step, repeats: int) -> int:
+    """How many repeats of the step end elsewhere than the first."""
+    step()  # compiles, and makes what is made on first use
+    variables = state_of(trainer)
+    start = [np.asarray(variable).copy() for variable in variables]
+    results = []
+    for _ in range(repeats + 1):
+        for variable, value in zip(variables, start, strict=True):
+            variable.assign(value)
+        step()
+        results.append(digest(variables))
+    return sum(result != results[0] for result in results[1:])
+
+
+def keep_busy() -> None:
+    """Computes until it is ended."""
+    while True:
+        np.linalg.norm(np.ones((256, 256)) @ np.ones((256, 256)))
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="wrn-10-1")
+    parser.add_argument("--batch_size", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=2, help="of the attack")
+    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--rows", default=",".join(name for name, _, _ in ROWS))
+    parser.add_argument("--without", default="again", help="rows to leave out")
+    parser.add_argument("--load", type=int, default=1, help="busy processes beside the measurement")
+    arguments = parser.parse_args()
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(arguments.batch_size, 32, 32, 3)).astype("float32")
+    y = rng.integers(0, 10, arguments.batch_size).astype("int32")
+    context = multiprocessing.get_context("spawn")
+    load = [context.Process(target=keep_busy, daemon=True) for _ in range(arguments.load)]
+    for process in load:
+        process.start()
+    rows = [("step", "repeats that differ", "of")]
+    try:
+        for name, framework, head in ROWS:
+            if contains(name, arguments.rows) and not contains(name, arguments.without):
+                trainer = trainer_for(name, framework, head, arguments)
+                count = differing(trainer, step_of(trainer, x, y), arguments.repeats)
+                rows.append((name, count, arguments.repeats))
+                print(f"{name}: {count} of {arguments.repeats} differ", flush=True)
+    finally:
+        for process in load:
+            process.terminate()
+    print(f"\n{arguments.model}, batch {arguments.batch_size}, {arguments.load} busy processes\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
