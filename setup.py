@@ -20,13 +20,14 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["athe_tf", "athe_tf.*"]),
-    package_data={"athe_tf": ["py.typed"], "athe_tf.data": ["files/*"], "athe_tf.report": ["style.css"]},
+    package_data={"": ["*.pyi", "py.typed"], "athe_tf.data": ["files/*"], "athe_tf.report": ["style.css"]},
     install_requires=[
         "tensorflow>=2.21",
         "keras>=3.13.2",  # older versions run code from, or read other files through, a model file
         "tensorflow-datasets>=4.9.4",
         "importlib_resources>=6",  # tensorflow-datasets imports it to download, without asking for it
         "absl-py>=2.1",
+        "lazy_loader>=0.4",
         "numpy>=1.26",
         # Independent attacks to check ours against; imported only when asked for.
         "cleverhans>=4.0",
@@ -40,10 +41,10 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "athe-tf-train=athe_tf.cli.train:main",
-            "athe-tf-evaluate=athe_tf.cli.evaluate:main",
-            "athe-tf-export=athe_tf.cli.export:main",
-            "athe-tf-report=athe_tf.cli.report:main",
+            "athe-tf-train=athe_tf.programs.train:main",
+            "athe-tf-evaluate=athe_tf.programs.evaluate:main",
+            "athe-tf-export=athe_tf.programs.export:main",
+            "athe-tf-report=athe_tf.programs.report:main",
         ]
     },
 )

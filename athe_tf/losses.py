@@ -6,7 +6,7 @@ Functions here work on a batch and return one number an example; `athe_tf.traini
 import keras
 import tensorflow as tf
 
-from athe_tf.errors import check
+from athe_tf.utils.errors import check
 
 SMALLEST_SQUARED_LENGTH = 1e-24
 

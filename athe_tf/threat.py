@@ -8,8 +8,8 @@ import math
 
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.errors import InputError, check, check_choice
+from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError, check, check_choice
 
 STARTS = ("uniform", "gaussian", "zero")
 
@@ -76,7 +76,7 @@ class ThreatModel:
         if kind == "zero":
             return x
         if kind == "gaussian":
-            noise = GAUSSIAN_START * random.normal(seed, ids, x.shape[1:], dtype=x.dtype)
+            noise = GAUSSIAN_START * rng.normal(seed, ids, x.shape[1:], dtype=x.dtype)
         else:
             check_choice("start", kind, STARTS)
             noise = self.uniform_start(x, ids, seed)
@@ -101,7 +101,7 @@ class Linf(ThreatModel):
         return tf.sign(gradient)
 
     def uniform_start(self, x, ids, seed):
-        return self.epsilon * random.uniform(seed, ids, x.shape[1:], dtype=x.dtype)
+        return self.epsilon * rng.uniform(seed, ids, x.shape[1:], dtype=x.dtype)
 
     def distance(self, x, x_adv):
         return tf.reduce_max(_flat(tf.abs(x_adv - x)), axis=1)
@@ -124,9 +124,9 @@ class L2(ThreatModel):
 
     def uniform_start(self, x, ids, seed):
         shape = x.shape[1:]
-        direction = self.ascent(random.normal(seed, ids, shape, dtype=x.dtype))
+        direction = self.ascent(rng.normal(seed, ids, shape, dtype=x.dtype))
         # The radius of a uniform point of a d-ball is distributed as U^(1/d).
-        share = random.uniform(seed, ids, (1, 1, 1), 0.0, 1.0, stream=1, dtype=x.dtype)
+        share = rng.uniform(seed, ids, (1, 1, 1), 0.0, 1.0, stream=1, dtype=x.dtype)
         radius = share ** (1.0 / math.prod(shape))
         return self.epsilon * radius * direction
 
@@ -158,9 +158,9 @@ class L1(ThreatModel):
         # giving the others random signs is uniform in the l1 ball.
         shape = x.shape[1:]
         size = math.prod(shape)
-        exponentials = -tf.math.log1p(-random.uniform(seed, ids, (size + 1,), 0.0, 1.0, dtype=x.dtype))
+        exponentials = -tf.math.log1p(-rng.uniform(seed, ids, (size + 1,), 0.0, 1.0, dtype=x.dtype))
         magnitudes = exponentials[:, :size] / tf.reduce_sum(exponentials, axis=1, keepdims=True)
-        signs = random.rademacher(seed, ids, shape, stream=1, dtype=x.dtype)
+        signs = rng.rademacher(seed, ids, shape, stream=1, dtype=x.dtype)
         return self.epsilon * signs * tf.reshape(magnitudes, [-1, *shape])
 
     def distance(self, x, x_adv):

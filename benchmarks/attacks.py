@@ -21,9 +21,9 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks
-from athe_tf.numbers import format_number, parse_number
-from athe_tf.saved_model import load_model
-from athe_tf.workdir import find_model, run_of
+from athe_tf.programs.workdir import find_model, run_of
+from athe_tf.saving.keras_file import load_model
+from athe_tf.utils.number_format import format_number, parse_number
 
 CW = {"search_steps": 3, "learning_rate": 0.05, "initial_c": 1.0}
 CW_STEPS = 40

@@ -19,9 +19,9 @@ import torch  # isort: skip
 
 from athe_tf import attacks
 from athe_tf.models import parse_name
-from athe_tf.numbers import format_number, parse_number
-from athe_tf.saved_model import load_model
-from athe_tf.workdir import find_model, run_of
+from athe_tf.programs.workdir import find_model, run_of
+from athe_tf.saving.keras_file import load_model
+from athe_tf.utils.number_format import format_number, parse_number
 from benchmarks.torch_twins import copy_weights, torch_wrn
 
 

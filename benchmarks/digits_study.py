@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from absl import flags
 
 import athe_tf
-from athe_tf.cli.program import define_flags
-from athe_tf.config import TrainConfig
-from athe_tf.training.run import train
-from athe_tf.workdir import Workdir
+from athe_tf.programs.command_line import define_flags
+from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.run import train
+from athe_tf.programs.workdir import Workdir
 from benchmarks.timing import table
 
 import keras  # isort: skip  (after athe_tf, which chooses oneDNN)

@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from athe_tf import attacks, recipe
-from athe_tf.config import TrainConfig
+from athe_tf import attacks
+from athe_tf.programs import build
+from athe_tf.programs.config import TrainConfig
 
 import numpy as np  # isort: skip  (after athe_tf, which chooses oneDNN)
 
@@ -22,7 +23,7 @@ class Repeated:
     def __init__(self, config: TrainConfig, splits):
         self.config = config
         self.splits = splits
-        self.trainer = recipe.make_trainer(config, splits)
+        self.trainer = build.make_trainer(config, splits)
         self.attacks = [
             attacks.PGD(config.epsilon, config.norm, steps=50),
             attacks.CWLinf(config.epsilon, config.norm, steps=50, restarts=5),
@@ -44,7 +45,7 @@ class Repeated:
 
     def _begin_again(self, seed: int, rate: float | None) -> None:
         net, optimizer = self.trainer.net, self.trainer.optimizer
-        fresh = recipe.make_net(dataclasses.replace(self.config, seed=seed), self.splits)
+        fresh = build.make_net(dataclasses.replace(self.config, seed=seed), self.splits)
         net.set_weights(fresh.get_weights())
         if rate is not None:
             optimizer.learning_rate = rate

@@ -12,7 +12,7 @@ from benchmarks.digits_study import shown
 from benchmarks.repeated import Repeated
 from benchmarks.timing import table
 
-from athe_tf.config import TrainConfig  # isort: skip
+from athe_tf.programs.config import TrainConfig  # isort: skip
 
 RATES = (1e-3, 3e-3, 1e-2)
 # As far above the target as for MNIST in the released code.

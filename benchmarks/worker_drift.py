@@ -28,7 +28,7 @@ PRECISIONS = ("float32", "float64")
 def final_weights(row: str, workers: int, folder: pathlib.Path, options: list[str]) -> list:
     """What so many workers end with."""
     command = [
-        sys.executable, "-m", "athe_tf.cli.train", f"--flagfile={ROOT / 'configs' / f'{row}.flags'}",
+        sys.executable, "-m", "athe_tf.programs.train", f"--flagfile={ROOT / 'configs' / f'{row}.flags'}",
         "--batch_size=118", "--epochs=2", "--validation_attack=pgd-1", f"--workdir={folder}", *options,
     ]  # fmt: skip
     run_workers([command] * workers)

@@ -18,14 +18,15 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks, training
-from athe_tf.attacks import driver, lanes
-from athe_tf.attacks.replicated import replicated_victim
-from athe_tf.config import TrainConfig
+from athe_tf.attacks.engine import driver
+from athe_tf.attacks.engine import parallel as lanes
+from athe_tf.attacks.engine.replicated import replicated_victim
 from athe_tf.data import ImageSet, Splits
-from athe_tf.errors import InputError
 from athe_tf.layers.batch_norm import synchronize
-from athe_tf.training.run import train
-from athe_tf.workdir import Workdir
+from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.run import train
+from athe_tf.programs.workdir import Workdir
+from athe_tf.utils.errors import InputError
 from tests.small_runs import after_step, small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
 
 ATTACKS = {"fast_at": attacks.PGD(0.1, step_size=0.125, steps=1), "free_at": attacks.FGSM(0.1)}

@@ -11,7 +11,7 @@ import pytest
 import athe_tf
 from athe_tf.data import ImageSet, Splits
 from athe_tf.models import small_cnn
-from athe_tf.training import callbacks
+from athe_tf.programs import callbacks
 
 SHAPE = (8, 8, 1)
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from scipy.optimize import minimize
 
-from athe_tf.errors import InputError
 from athe_tf.threat import NORMS, project_l1_box, threat_model
+from athe_tf.utils.errors import InputError
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(size=(50, 6, 5, 3)).astype("float32")

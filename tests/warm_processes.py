@@ -69,10 +69,10 @@ def exit_code_of(function, *arguments, timeout=120) -> int | None:
 
 
 def run_program(name, *flags, folder=ROOT, timeout=300) -> subprocess.CompletedProcess:
-    """Runs a program of `athe_tf/cli` to its end."""
+    """Runs a program of `athe_tf/programs` to its end."""
     with tempfile.TemporaryDirectory() as streams:
         out, err = (pathlib.Path(streams) / stream for stream in ("out", "err"))
-        process = WarmProcess(f"athe_tf.cli.{name}", flags, out, err, folder=folder)
+        process = WarmProcess(f"athe_tf.programs.{name}", flags, out, err, folder=folder)
         try:
             code = process.wait(timeout)
         finally:

@@ -8,16 +8,16 @@ import pathlib
 import sys
 
 import athe_tf
-from athe_tf.config import TrainConfig, from_json
 from athe_tf.distribution import read_settings, start
+from athe_tf.programs.config import TrainConfig, from_json
 
 import keras  # isort: skip
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 from keras.src.backend.tensorflow import trainer as keras_trainer  # isort: skip
 
-from athe_tf.training.run import train
-from athe_tf.workdir import Workdir
+from athe_tf.programs.run import train
+from athe_tf.programs.workdir import Workdir
 from tests.small_runs import small_cnn_of_one_layer
 
 

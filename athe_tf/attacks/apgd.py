@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf import random
 from athe_tf.attacks import losses
-from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.apgd_steps import PACES, Iterate, Pace, choose
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import best_round, mean_gradient
 from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
-from athe_tf.attacks.pace import PACES, Iterate, Pace, choose
-from athe_tf.attacks.results import Attempt
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import InputError, NotApplicable, check
 from athe_tf.threat import ThreatModel, per_example, threat_model
+from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError, NotApplicable, check
 
 # The l1 schedule of AutoAttack: multiples of epsilon, and the shares of the steps spent there.
 LARGER_EPSILONS = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
@@ -109,7 +109,7 @@ class APGD(Attack):
 
     def round_seed(self, victim: Victim, seed, round_index):
         """The seed of the start of a round."""
-        return random.fold(seed, round_index)
+        return rng.fold(seed, round_index)
 
     def loss_of(self, victim: Victim, logits, y, inputs):
         """What is maximised; one number an example."""
@@ -294,7 +294,7 @@ class APGDT(APGD):
 
     def round_seed(self, victim, seed, round_index):
         # By target and restart, not by round: more targets keep the starts of those that were there.
-        return random.fold(seed, *target_and_restart(round_index, self._targets(victim)))
+        return rng.fold(seed, *target_and_restart(round_index, self._targets(victim)))
 
     def loss_of(self, victim, logits, y, inputs):
         classes = logits.shape[-1]

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from athe_tf import attacks as attack_names
-from athe_tf.attacks.base import Attack, checked_batch
-from athe_tf.attacks.driver import clean_pass
-from athe_tf.attacks.logit_checks import check_logits, scale_warnings
-from athe_tf.attacks.results import AttackResult
-from athe_tf.attacks.victim import Victim, victim
-from athe_tf.attacks.victim_checks import PASSES, steady_logits, zero_gradients
-from athe_tf.errors import InputError, NotApplicable, check, check_choice
+from athe_tf.attacks.engine.attack import Attack, checked_batch
+from athe_tf.attacks.engine.driver import clean_pass
+from athe_tf.attacks.engine.logit_checks import check_logits, scale_warnings
+from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.victim import Victim, victim
+from athe_tf.attacks.engine.victim_checks import PASSES, steady_logits, zero_gradients
+from athe_tf.utils.errors import InputError, NotApplicable, check, check_choice
 
 #: What each version runs, in order.
 VERSIONS: dict[str, tuple[str, ...]] = {

@@ -2,13 +2,13 @@
 
 import tensorflow as tf
 
-from athe_tf import random
 from athe_tf.attacks import losses
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import best_round
-from athe_tf.attacks.results import Attempt
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check
 
 
 def query_budget(n_queries: int, steps: int | None, least: int) -> int:
@@ -57,7 +57,7 @@ class BlackBoxAttack(Attack):
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
         """One search."""
-        x_adv, success, queries = self.search(victim, x, y, ids, random.fold(seed, round_index))
+        x_adv, success, queries = self.search(victim, x, y, ids, rng.fold(seed, round_index))
         norm = tf.where(success, self.threat.distance(x, x_adv), float("inf"))
         zeros = tf.zeros_like(queries)
         return Attempt(x_adv, success, queries, zeros, norm, zeros)
@@ -67,7 +67,7 @@ class BlackBoxAttack(Attack):
     def craft(self, victim: Victim, x, y, ids, seed):
         """The best images found, adversarial or not; of several restarts those with the largest margin."""
         return best_round(
-            lambda round_index: self.search(victim, x, y, ids, random.fold(seed, round_index))[0],
+            lambda round_index: self.search(victim, x, y, ids, rng.fold(seed, round_index))[0],
             self.rounds(victim),
             lambda x_adv: self.judged(victim, x_adv, y)[0],
             x,

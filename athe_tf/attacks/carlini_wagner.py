@@ -4,15 +4,15 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import gradient_of
 from athe_tf.attacks.losses import margin
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
-from athe_tf.attacks.results import Attempt
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
 from athe_tf.threat import per_example
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check
 
 # Pixels of 0 and 1 are at infinity in tanh space; this far from it, they can come back.
 INSIDE = 0.999999
@@ -128,7 +128,7 @@ class CWL2(MinimumNormAttack):
             return list(search), search.runs >= self.search_steps
 
         origin = tf.atanh(INSIDE * (2.0 * x - 1.0))
-        beside = START_NOISE * random.normal(random.fold(seed, round_index), ids, x.shape[1:])
+        beside = START_NOISE * rng.normal(rng.fold(seed, round_index), ids, x.shape[1:])
         start = tf.where(round_index > 0, beside, tf.zeros_like(x))
         constants = [x, y, origin, start]
         state = shrinking_loop(body, list(self._initial(x, start)), constants, self.search_steps * self.steps)

@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.active_set import shrinking_loop
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.results import Attempt, misclassified
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import DUAL, TINY, Linearization, MinimumNormAttack, flat
-from athe_tf.attacks.results import Attempt, misclassified
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
 from athe_tf.threat import per_example
+from athe_tf.utils.errors import check
 
 # Added to the length of every step: next to the boundary the overshoot is a share of nothing.
 LEAST_STEP = 1e-5

@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import per_example
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check
 
 
 class NES(BlackBoxAttack):
@@ -40,7 +40,7 @@ class NES(BlackBoxAttack):
 
     name = "nes"
     norms = ("linf", "l2")
-    draw = staticmethod(random.normal)
+    draw = staticmethod(rng.normal)
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class NES(BlackBoxAttack):
         def body(i, state, constants):
             x_adv, _, queries = state
             images, labels, names = constants
-            gradient = self.estimate(victim, x_adv, labels, names, random.fold(seed, i))
+            gradient = self.estimate(victim, x_adv, labels, names, rng.fold(seed, i))
             x_adv = self.threat.project(images, x_adv + self.step_size * self.threat.ascent(gradient))
             _, wrong = self.judged(victim, x_adv, labels)
             return [x_adv, wrong, queries + 2 * self.samples + 1], wrong
@@ -146,4 +146,4 @@ class SPSA(NES):
     """
 
     name = "spsa"
-    draw = staticmethod(random.rademacher)
+    draw = staticmethod(rng.rademacher)

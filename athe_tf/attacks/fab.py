@@ -2,15 +2,15 @@
 
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.box_projection import to_hyperplane
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.results import Attempt, misclassified
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack, flat, inner
 from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
-from athe_tf.attacks.results import Attempt, misclassified
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
 from athe_tf.threat import per_example
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check
 
 # Restarts begin at this share of epsilon from the image.
 START_RADIUS = 0.5
@@ -162,8 +162,8 @@ class FAB(MinimumNormAttack):
 
     def _start(self, x, ids, seed, rank, restart):
         """The image itself; at later restarts a random point at half of epsilon from it."""
-        draw = random.uniform if self.threat.norm == "linf" else random.normal
-        noise = draw(random.fold(seed, rank, restart), ids, x.shape[1:])
+        draw = rng.uniform if self.threat.norm == "linf" else rng.normal
+        noise = draw(rng.fold(seed, rank, restart), ids, x.shape[1:])
         noise /= per_example(tf.maximum(self._length(flat(noise)), 1e-12))
         radius = START_RADIUS * self.threat.epsilon * tf.cast(restart > 0, tf.float32)
         return tf.clip_by_value(x + radius * noise, 0.0, 1.0)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from athe_tf import random
 from athe_tf.attacks import losses
-from athe_tf.attacks.base import checked_batch
+from athe_tf.attacks.engine.attack import checked_batch
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import InputError, check
+from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError, check
 
 
 class Pool(NamedTuple):
@@ -132,7 +132,7 @@ class FeatureAttack(PGD):
         # The images of the label's own class are a gap in the sorted pool, which the draw steps over.
         first, count = tf.gather(pool.first, y), tf.gather(pool.count, y)
         others = total - count
-        chance = random.uniform(random.fold(seed, round_index), ids, (), 0.0, 1.0, stream=7)
+        chance = rng.uniform(rng.fold(seed, round_index), ids, (), 0.0, 1.0, stream=7)
         drawn = tf.minimum(tf.cast(chance * tf.cast(others, tf.float32), tf.int32), others - 1)
         return tf.gather(pool.features, tf.where(drawn >= first, drawn + count, drawn))
 

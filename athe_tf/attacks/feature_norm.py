@@ -3,10 +3,10 @@
 import keras
 import tensorflow as tf
 
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import NotApplicable
 from athe_tf.layers.cosine_dense import CosineDense, unit_vectors
+from athe_tf.utils.errors import NotApplicable
 
 
 class FeatureNormPGD(PGD):

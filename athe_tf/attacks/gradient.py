@@ -11,14 +11,14 @@ import weakref
 
 import tensorflow as tf
 
-from athe_tf import random, replicas
 from athe_tf.attacks import losses
-from athe_tf.attacks.active_set import shrinking_loop
-from athe_tf.attacks.base import Attack
-from athe_tf.attacks.results import Attempt
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import NotApplicable, check, check_choice
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import STARTS, per_example, threat_model
+from athe_tf.utils import replicas, rng
+from athe_tf.utils.errors import NotApplicable, check, check_choice
 
 SELECTIONS = ("any", "last")
 
@@ -240,7 +240,7 @@ class PGD(Attack):
 
     def start_point(self, victim: Victim, x, ids, seed, round_index):
         """The start of a restart."""
-        return self.threat.random_start(x, ids, random.fold(seed, round_index), self.start)
+        return self.threat.random_start(x, ids, rng.fold(seed, round_index), self.start)
 
     # -- training ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from athe_tf.attacks.gradient import PGD
-from athe_tf.errors import InputError, check_choice
+from athe_tf.utils.errors import InputError, check_choice
 
 STEP_RULES = ("adam", "sign")
 # Adam's constants in the released LLR code.

@@ -6,9 +6,9 @@ the clean logits for `kl`. A targeted attack maximises the negative of a loss to
 
 import tensorflow as tf
 
-from athe_tf.errors import InputError
 from athe_tf.losses import kl_divergence, margin_crossentropy
-from athe_tf.registry import unknown_name
+from athe_tf.utils.errors import InputError
+from athe_tf.utils.registry import unknown_name
 
 # Far below any logit, far above the float32 range in which margins would lose digits.
 MASKED = -1e8

@@ -6,13 +6,13 @@ every epsilon: `(result.norm <= epsilon).mean()` is the share of images that fal
 
 import tensorflow as tf
 
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import finite_gradient
 from athe_tf.attacks.losses import true_logit
-from athe_tf.attacks.results import Attempt
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
 from athe_tf.threat import per_example
+from athe_tf.utils.errors import check
 
 TINY = 1e-12
 

@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from athe_tf import random
 from athe_tf.attacks import losses
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import InputError, check
+from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError, check
 
 
 def ranked_target(clean_logits, y, rank):
@@ -95,7 +95,7 @@ class MultiTargeted(PGD):
 
     def start_point(self, victim, x, ids, seed, round_index):
         # By target and restart, not by round: more targets keep the starts of those that were there.
-        start_seed = random.fold(seed, *self.split(victim, round_index))
+        start_seed = rng.fold(seed, *self.split(victim, round_index))
         return self.threat.random_start(x, ids, start_seed, self.start)
 
     def settings(self):

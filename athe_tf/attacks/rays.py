@@ -4,13 +4,13 @@ import math
 
 import tensorflow as tf
 
-from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import query_budget
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.results import Attempt, misclassified
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
-from athe_tf.attacks.results import Attempt, misclassified
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
 from athe_tf.threat import per_example
+from athe_tf.utils.errors import check
 
 
 class RayS(MinimumNormAttack):

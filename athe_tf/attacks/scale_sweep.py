@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from athe_tf.attacks import losses
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
+from athe_tf.utils.errors import check
 
 SCALES = (1.0, 5.0, 10.0, 15.0, 30.0)
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack
-from athe_tf.attacks.results import Attempt
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import per_example
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check
 
 # Of the side of an image: the 3 pixels of 32 that Engstrom et al. allow on CIFAR-10.
 TRANSLATION = 3 / 32
@@ -129,7 +129,7 @@ class Spatial(BlackBoxAttack):
         return grid[order].astype(np.float32)
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
-        x_adv, success, queries, share = self._search(victim, x, y, ids, random.fold(seed, round_index))
+        x_adv, success, queries, share = self._search(victim, x, y, ids, rng.fold(seed, round_index))
         norm = tf.where(success, share, float("inf"))
         zeros = tf.zeros_like(queries)
         return Attempt(x_adv, success, queries, zeros, norm, zeros)
@@ -147,7 +147,7 @@ class Spatial(BlackBoxAttack):
             if self.steps is None:
                 shares = tf.tile(grid[i : i + 1], [tf.shape(images)[0], 1])
             else:
-                shares = random.uniform(random.fold(seed, i), names, (3,))
+                shares = rng.uniform(rng.fold(seed, i), names, (3,))
             candidate = transformed(images, *tf.unstack(shares * limits, axis=1))
             margin, wrong = self.judged(victim, candidate, labels)
             better = wrong | (margin > best_margin)

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import L1, per_example
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check
 
 # The share of the image that a window covers is halved after each of these iterations.
 HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
@@ -96,7 +96,7 @@ class Square(BlackBoxAttack):
             candidate = tf.cond(
                 i == 0,
                 lambda: best,
-                lambda: moves.propose(images, best, names, random.fold(seed, i), self.stage(i - 1)),
+                lambda: moves.propose(images, best, names, rng.fold(seed, i), self.stage(i - 1)),
             )
             margin, wrong = self.judged(victim, candidate, labels)
             better = wrong | (margin > best_margin)
@@ -105,7 +105,7 @@ class Square(BlackBoxAttack):
             return [best, best_margin, wrong, queries + 1], wrong
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        start = moves.start(x, ids, random.fold(seed, 0))
+        start = moves.start(x, ids, rng.fold(seed, 0))
         state = [start, tf.fill(tf.shape(zeros), -float("inf")), zeros > 0, zeros]
         # One query went to the clean image.
         best, _, success, queries = shrinking_loop(body, state, [x, y, ids], self.n_queries - 1)
@@ -152,7 +152,7 @@ class Windows:
     def draw(self, ids, seed, side, stream: int):
         """A window an image, and positions seen from its corner: `(inside [n, H, W, 1], rows, columns)`."""
         names = tf.zeros_like(ids) if self.shared else ids
-        where = random.uniform(seed, names, (2,), 0.0, 1.0, stream)
+        where = rng.uniform(seed, names, (2,), 0.0, 1.0, stream)
         rows, columns = (
             tf.range(length) - self._corner(where[:, axis : axis + 1], length - side)
             for axis, length in enumerate((self.height, self.width))
@@ -173,13 +173,13 @@ class Patches(Windows):
 
     def start(self, x, ids, seed):
         """Vertical stripes."""
-        return self._moved(x, random.rademacher(seed, ids, (1, self.width, self.channels), SIGNS))
+        return self._moved(x, rng.rademacher(seed, ids, (1, self.width, self.channels), SIGNS))
 
     def propose(self, images, best, ids, seed, stage):
         """`best` with a window of another colour."""
         inside, _, _ = self.draw(ids, seed, tf.gather(self.sides, stage), WINDOW)
         names = tf.zeros_like(ids) if self.shared else ids
-        signs = random.rademacher(seed, names, (1, 1, self.channels), SIGNS)
+        signs = rng.rademacher(seed, names, (1, 1, self.channels), SIGNS)
         return tf.where(inside, self._moved(images, signs), best)
 
     def _moved(self, images, signs):
@@ -209,7 +209,7 @@ class Hills(Windows):
         upright, turned = (np.tile(t, (down, across))[:, :, np.newaxis] for t in (tile, tile.T))
 
         def drawn(channels, stream):
-            signs = random.rademacher(seed, ids, (down, across, channels), stream)
+            signs = rng.rademacher(seed, ids, (down, across, channels), stream)
             return tf.repeat(tf.repeat(signs, side, axis=1), side, axis=2)
 
         tiles = drawn(self.channels, SIGNS) * tf.where(drawn(1, TURNED) > 0, upright, turned)
@@ -229,8 +229,8 @@ class Hills(Windows):
         source, _, _ = self.draw(ids, seed, side, OTHER_WINDOW)
         delta = best - images
         there = tf.where(target, delta, 0.0)
-        signs = random.rademacher(seed, ids, (1, 1, self.channels), SIGNS)
-        turned = random.rademacher(seed, tf.zeros_like(ids) if self.shared else ids, (1, 1), TURNED) > 0
+        signs = rng.rademacher(seed, ids, (1, 1, self.channels), SIGNS)
+        turned = rng.rademacher(seed, tf.zeros_like(ids) if self.shared else ids, (1, 1), TURNED) > 0
         hill = tf.where(target, signs * self._hill(stage, rows, columns, turned), 0.0)
         new = hill + there / (self._length(there, [1, 2]) + TINY)
         new *= self._available(delta, target | source) / (self._length(new, [1, 2]) + TINY)

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from athe_tf.attacks.base import Attack, checked_batch
-from athe_tf.attacks.driver import clean_logits
-from athe_tf.attacks.victim import Victim, victim
-from athe_tf.errors import check
+from athe_tf.attacks.engine.attack import Attack, checked_batch
+from athe_tf.attacks.engine.driver import clean_logits
+from athe_tf.attacks.engine.victim import Victim, victim
+from athe_tf.utils.errors import check
 
 #: The attacks of the hypersphere-embedding paper (Appendix C.4), and their settings: made by
 #: `[athe_tf.attacks.get(name, **HE) for name in HE_ATTACKS]`.

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.attacks.active_set import shrinking_loop
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import TOLERANCE, flat
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import check, check_choice
 from athe_tf.threat import per_example
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check, check_choice
 
 MODES = ("linf", "threshold")
 
@@ -111,7 +111,7 @@ class ZOO(BlackBoxAttack):
         def body(i, state, constants):
             x_adv, solved, queries, *memory = state
             images, labels, names = constants
-            coordinate = random.integers(random.fold(seed, i), names, (), math.prod(x.shape[1:]))
+            coordinate = rng.integers(rng.fold(seed, i), names, (), math.prod(x.shape[1:]))
             visited = tf.one_hot(coordinate, math.prod(x.shape[1:]), on_value=True, off_value=False)
             slope, suspect = self._slope(victim, images, x_adv, labels, visited)
             tested = suspect & ~solved & self._within(images, x_adv)

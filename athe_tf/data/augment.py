@@ -9,8 +9,8 @@ batch, nor on its place in it. The stream folds the epoch into the seed.
 
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.errors import check, check_choice
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check, check_choice
 
 # Which sequence of the random numbers of an example; `order` has another.
 _CROP, _FLIP = 1, 2
@@ -24,7 +24,7 @@ def none(images, seed, ids):
 
 def flip(images, seed, ids):
     """Mirrors every second image, on average, left to right."""
-    coin = random.integers(seed, ids, (1,), 2, stream=_FLIP)
+    coin = rng.integers(seed, ids, (1,), 2, stream=_FLIP)
     columns = tf.range(images.shape[2])
     # A choice of columns is several times faster than `tf.where` between the images and their mirror images.
     columns = tf.where(coin == 1, columns[::-1], columns)
@@ -53,7 +53,7 @@ def pad_crop(images, seed, ids, *, padding=None, mode="zero"):
     )
     border = [[0, 0], [padding, padding], [padding, padding], [0, 0]]
     padded = tf.pad(images, border, "CONSTANT" if mode == "zero" else "REFLECT")
-    corners = random.integers(seed, ids, (2,), 2 * padding + 1, stream=_CROP)
+    corners = rng.integers(seed, ids, (2,), 2 * padding + 1, stream=_CROP)
     rows = corners[:, :1] + tf.range(height)
     columns = corners[:, 1:] + tf.range(width)
     return tf.gather(tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from athe_tf.data import npz, validate
 from athe_tf.data.splits import Splits
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 IMAGES, LABELS = "image", "label"
 

@@ -13,7 +13,7 @@ import pathlib
 import numpy as np
 
 from athe_tf.data.splits import Splits, from_arrays
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 PARTS = ("train", "validation", "test")
 SUFFIXES = (".jpeg", ".jpg", ".png")

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from athe_tf import random
 from athe_tf.data import validate
 from athe_tf.data.source import ImageSource, as_it_is, check_batch_size, to_float, with_options
+from athe_tf.utils import rng
 
 # Which sequence of the random numbers of an example decides on its place; `augment` has others.
 _ORDER = 0
@@ -79,7 +79,7 @@ class ImageSet(ImageSource):
 
     def _shuffled(self, key, batch_size, skipped):
         steps = self.steps_per_epoch(batch_size)
-        places = random.bits(key, tf.range(len(self)), (), stream=_ORDER)
+        places = rng.bits(key, tf.range(len(self)), (), stream=_ORDER)
         order = tf.argsort(places, stable=True)[: steps * batch_size]
         ids = tf.data.Dataset.from_tensor_slices(tf.reshape(order, [steps, batch_size])).skip(skipped)
         return ids.map(as_it_is(lambda ids: (ids, ids)))

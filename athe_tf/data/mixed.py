@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from athe_tf.data.source import ImageSource, part_of, with_options
-from athe_tf.errors import check
-from athe_tf.random import fold
+from athe_tf.utils.errors import check
+from athe_tf.utils.rng import fold
 
 # Makes the order and the augmentations of the extra images independent of those of the others.
 _EXTRA = 0xE87A

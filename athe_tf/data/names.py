@@ -5,7 +5,7 @@ import pathlib
 import re
 
 from athe_tf.data import folder, npz
-from athe_tf.errors import InputError
+from athe_tf.utils.errors import InputError
 
 # Sets of TensorFlow Datasets that people ask for. `load` knows the others too: this list only serves to
 # answer a slip of the pen at once.

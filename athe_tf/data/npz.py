@@ -14,7 +14,7 @@ import zlib
 import numpy as np
 
 from athe_tf.data.splits import Splits, from_arrays
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 _VALIDATION_KEYS = ("x_validation", "y_validation")

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from athe_tf.data import AUGMENTATIONS
-from athe_tf.errors import InputError, check
-from athe_tf.random import fold
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.rng import fold
 
 #: For functions of datasets that have no Python control flow to convert; to look for it costs a second.
 as_it_is = tf.autograph.experimental.do_not_convert

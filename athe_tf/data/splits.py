@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.data import validate
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from athe_tf import random
 from athe_tf.data import validate
 from athe_tf.data.resize import central_square
 from athe_tf.data.source import ImageSource, check_batch_size, to_float, with_options
-from athe_tf.errors import check
+from athe_tf.utils import rng
+from athe_tf.utils.errors import check
 
 # Which sequence of the random numbers decides on the order of files and within a window.
 _FILES, _WINDOW = 0, 3
@@ -122,11 +122,11 @@ class StreamedSet(ImageSource):
 
     def _shuffled(self, key, batch_size, skipped):
         steps = self.steps_per_epoch(batch_size)
-        places = random.bits(key, tf.range(len(self._files.paths)), (), stream=_FILES)
+        places = rng.bits(key, tf.range(len(self._files.paths)), (), stream=_FILES)
 
         def shuffle_window(ids, records):
             # `Dataset.shuffle` would mix TensorFlow's global seed into ours.
-            order = tf.argsort(random.bits(key, ids, (), stream=_WINDOW), stable=True)
+            order = tf.argsort(rng.bits(key, ids, (), stream=_WINDOW), stable=True)
             return tf.data.Dataset.from_tensor_slices((tf.gather(ids, order), tf.gather(records, order)))
 
         records = self._records(tf.argsort(places, stable=True), self.readers)

@@ -12,7 +12,7 @@ from athe_tf.data.names import base_name, unknown_data_set
 from athe_tf.data.resize import central_square
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, held_out_size
 from athe_tf.data.streamed import Files, StreamedSet
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 # Sets whose decoded images need less than this are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 
 def check_images(images, name="images") -> None:

@@ -11,17 +11,6 @@ Everything that decides on a result is a function of the position in the global 
 what is trained; `docs/distributed.md` says how to start it.
 """
 
-from athe_tf.lazy import lazy_names
+import lazy_loader
 
-_NAMES = {
-    "Settings": "settings",
-    "Spread": "spread",
-    "WorkerLost": "spread",
-    "read_settings": "settings",
-    "repair_fit": "keras_repair",
-    "start": "spread",
-}
-
-__all__ = sorted(_NAMES)
-
-__getattr__ = lazy_names(__name__, _NAMES)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

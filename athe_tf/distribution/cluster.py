@@ -16,7 +16,7 @@ import socket
 import time
 from collections.abc import Mapping
 
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 EXAMPLE = (
     '\'{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, "task": {"type": "worker", "index": 0}}\''

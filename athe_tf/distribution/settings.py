@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from athe_tf.distribution.cluster import Cluster, find_cluster
-from athe_tf.errors import check
-from athe_tf.registry import unknown_name
+from athe_tf.utils.errors import check
+from athe_tf.utils.registry import unknown_name
 
 DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one", "tpu")
 

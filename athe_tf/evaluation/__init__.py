@@ -16,16 +16,6 @@
 A new protocol is one entry in `protocols.py`; a new sanity check is one function in `sanity.py`.
 """
 
-from athe_tf.lazy import lazy_names
+import lazy_loader
 
-_NAMES = {
-    "PROTOCOLS": "protocols",
-    "Report": "report",
-    "evaluate": "evaluate",
-    "evaluate_corruptions": "corruptions",
-    "open_victim": "loading",
-}
-
-__all__ = sorted(_NAMES)
-
-__getattr__ = lazy_names(__name__, _NAMES)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

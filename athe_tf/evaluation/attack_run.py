@@ -4,15 +4,15 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
-from athe_tf.attacks.results import AttackResult
-from athe_tf.errors import NotApplicable
-from athe_tf.evaluation.case import Case
+from athe_tf.evaluation.attack_plan import Planned, within
 from athe_tf.evaluation.examples import examples_of
-from athe_tf.evaluation.plan import Planned, within
-from athe_tf.evaluation.report import AttackReport
-from athe_tf.evaluation.state import StateFolder
+from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.result import AttackReport
+from athe_tf.evaluation.state_folder import StateFolder
+from athe_tf.utils.errors import NotApplicable
 
 
 @dataclasses.dataclass

@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from athe_tf.attacks.driver import clean_logits
-from athe_tf.attacks.results import misclassified
-from athe_tf.attacks.victim import Victim
-from athe_tf.errors import InputError, check
+from athe_tf.attacks.engine.driver import clean_logits
+from athe_tf.attacks.engine.results import misclassified
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.calibration import confidences
+from athe_tf.utils.errors import InputError, check
 
 # Images whose logits are kept, for warnings and for angles.
 KEPT = 1000

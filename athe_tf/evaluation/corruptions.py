@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.journal import Journal
-from athe_tf.attacks.results import misclassified
-from athe_tf.attacks.victim import Victim
-from athe_tf.attacks.victim import victim as as_victim
+from athe_tf.attacks.engine.journal import Journal
+from athe_tf.attacks.engine.results import misclassified
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.data.corruptions import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
 from athe_tf.data.corruptions.sources import Source, open_source
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 # Mean error of AlexNet over the five severities of ImageNet-C (Hendrycks and Dietterich, ICLR 2019).
 ALEXNET_ERRORS = {

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from athe_tf.attacks.results import AttackResult
-from athe_tf.attacks.victim import Victim
+from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.victim import Victim
 
 # Images that are kept of each attack, and in all.
 KEPT = 10

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from athe_tf.attacks.victim import Victim
-from athe_tf.saved_model import head_name
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.saving.card import head_name
 
 #: Heads whose outputs are functions of angles.
 ANGULAR_HEADS = ("he", "mhe")

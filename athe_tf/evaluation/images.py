@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.base import checked_batch
-from athe_tf.errors import check
+from athe_tf.attacks.engine.attack import checked_batch
+from athe_tf.utils.errors import check
 
 
 def read_images(data, max_examples: int | None, classes: int | None):

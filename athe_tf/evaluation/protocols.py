@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from athe_tf.registry import unknown_name
+from athe_tf.utils.registry import unknown_name
 
 
 @dataclasses.dataclass(frozen=True)

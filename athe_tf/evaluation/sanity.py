@@ -18,13 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf import attacks
-from athe_tf.attacks.base import Attack
-from athe_tf.attacks.logit_checks import SATURATED_MARGIN, like_probabilities
-from athe_tf.attacks.results import AttackResult
-from athe_tf.attacks.victim_checks import zero_gradients
-from athe_tf.errors import InputError, NotApplicable
-from athe_tf.evaluation.case import Case
-from athe_tf.evaluation.report import AttackReport
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.logit_checks import SATURATED_MARGIN, like_probabilities
+from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.victim_checks import zero_gradients
+from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.result import AttackReport
+from athe_tf.utils.errors import InputError, NotApplicable
 
 IMAGES = 200
 STEPS = 10

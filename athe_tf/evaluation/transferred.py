@@ -1,9 +1,9 @@
 """The transfer protocol: what is made on every model, tried on every other."""
 
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.transfer import transfer_matrix
-from athe_tf.attacks.victim import Victim
-from athe_tf.evaluation.case import Case
-from athe_tf.evaluation.plan import Planned
+from athe_tf.evaluation.attack_plan import Planned
+from athe_tf.evaluation.inputs import Case
 
 
 def measure_transfer(case: Case, name: str, substitutes: dict[str, Victim], plan: list[Planned]) -> dict:

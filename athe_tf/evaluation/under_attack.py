@@ -4,8 +4,8 @@ import numpy as np
 
 from athe_tf import attacks
 from athe_tf.evaluation.calibration import calibration, confidences
-from athe_tf.evaluation.case import Case
 from athe_tf.evaluation.heads import ANGULAR_HEADS, EDGES, angle_counts, head_of
+from athe_tf.evaluation.inputs import Case
 
 # Images that are attacked to see how the model behaves, and with how many steps.
 IMAGES = 500

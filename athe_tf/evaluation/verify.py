@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf import attacks
-from athe_tf.attacks.base import Attack
-from athe_tf.errors import InputError
-from athe_tf.evaluation.case import Case
-from athe_tf.evaluation.tools import check_tools
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.peer_names import check_tools
+from athe_tf.utils.errors import InputError
 
 # Images that are attacked: a difference of one point is ten of them.
 IMAGES = 1000

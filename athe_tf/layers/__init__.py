@@ -1,7 +1,5 @@
 """Keras layers: the hypersphere head, batch normalisation that can be told what to do, an ensemble's head."""
 
-from athe_tf.layers.batch_norm import BatchNorm
-from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
+import lazy_loader
 
-__all__ = ["BatchNorm", "CosineDense", "LogMeanSoftmax"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from athe_tf import replicas
-from athe_tf.errors import InputError, check
+from athe_tf.utils import replicas
+from athe_tf.utils.errors import InputError, check
 
 #: What one pass captured: from a layer to its batch mean and (biased) batch variance.
 BatchStatistics = dict["BatchNorm", tuple[Any, Any]]

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from athe_tf.errors import InputError, check, check_choice
+from athe_tf.utils.errors import InputError, check, check_choice
 
 WEIGHT_NORMS = ("differentiable", "project", "straight_through")
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from athe_tf.errors import check
+from athe_tf.utils.errors import check
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")

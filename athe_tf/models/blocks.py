@@ -4,8 +4,8 @@ import math
 
 import keras
 
-from athe_tf.errors import check
 from athe_tf.layers.batch_norm import BatchNorm
+from athe_tf.utils.errors import check
 
 # FreeAT's wide ResNet uses this slope; Keras' default is 0.2 and PyTorch's 0.01.
 LEAKY_SLOPE = 0.1

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import keras
 
-from athe_tf.errors import InputError, check
 from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.models import ACTIVATIONS, FAMILIES, check_head, parse_name
 from athe_tf.models.blocks import Blocks
-from athe_tf.registry import unknown_name
+from athe_tf.models.names import ACTIVATIONS, FAMILIES, check_head, parse_name
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.registry import unknown_name
 
 Statistics = float | Sequence[float]
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import keras
 
-from athe_tf.errors import check
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
+from athe_tf.utils.errors import check
 
 
 def ensemble_of(members: Sequence[keras.Model], name: str = "ensemble") -> keras.Model:

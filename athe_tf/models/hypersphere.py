@@ -2,8 +2,8 @@
 
 import keras
 
-from athe_tf.errors import InputError
 from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.utils.errors import InputError
 
 _REMEDY = (
     "`to_hypersphere` needs a functional or Sequential model that ends in a `Dense` layer, with or without "

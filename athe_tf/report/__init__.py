@@ -6,16 +6,6 @@ side; `model_card.py` and `robustbench.py` write the files that go with a model;
 `png.py` and `markup.py` draw. Nothing here needs TensorFlow.
 """
 
-from athe_tf.lazy import lazy_names
+import lazy_loader
 
-_NAMES = {
-    "compare": "comparison",
-    "read_evaluation": "reading",
-    "render": "html",
-    "write": "writing",
-    "write_comparison": "writing",
-}
-
-__all__ = sorted(_NAMES)
-
-__getattr__ = lazy_names(__name__, _NAMES)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

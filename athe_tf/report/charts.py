@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from athe_tf.report.format import percent
 from athe_tf.report.markup import Markup, join, tag
 from athe_tf.report.plot import (
     DASHES,
@@ -15,7 +16,6 @@ from athe_tf.report.plot import (
     series_class,
     share_axis,
 )
-from athe_tf.report.texts import percent
 
 # Labels of bars: the width of a letter in units of the drawing, and where they are cut.
 LETTER, MOST_LETTERS = 6.8, 24

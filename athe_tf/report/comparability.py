@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from athe_tf.report.entries import counts, label, ran
-from athe_tf.report.texts import value_text
+from athe_tf.report.accessors import counts, label, ran
+from athe_tf.report.format import value_text
 
 Named = Sequence[tuple[str, dict]]
 MEASURED_BY = {"dataset": "data", "epsilon": "epsilons", "norm": "norms", "examples": "numbers of images"}

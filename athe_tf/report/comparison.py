@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from athe_tf.errors import check
+from athe_tf.report.accessors import label as attack_label
+from athe_tf.report.accessors import ran, worst_case
 from athe_tf.report.comparability import comparability
-from athe_tf.report.entries import label as attack_label
-from athe_tf.report.entries import ran, worst_case
+from athe_tf.report.format import NOTHING, points, value_text
 from athe_tf.report.reading import Evaluation
-from athe_tf.report.texts import NOTHING, points, value_text
+from athe_tf.utils.errors import check
 
 CLEAN, WORST, CORRUPTIONS = "clean", "worst case", "mCA"
 

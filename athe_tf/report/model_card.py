@@ -2,11 +2,11 @@
 
 import re
 
-from athe_tf.numbers import format_number
-from athe_tf.report.entries import counts, epsilon_of, worst_case
+from athe_tf.report.accessors import counts, epsilon_of, worst_case
+from athe_tf.report.format import interval_text, percent, sentence, value_text
 from athe_tf.report.reading import Evaluation
-from athe_tf.report.texts import interval_text, percent, sentence, value_text
 from athe_tf.report.verdict import threat, verdict
+from athe_tf.utils.number_format import format_number
 
 # The settings of a run that say what a model is; all others are in the run's config.json.
 SHOWN = (

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.config import TrainConfig
-from athe_tf.errors import InputError, check
-from athe_tf.report.contract import check_evaluation
+from athe_tf.programs.config import TrainConfig
+from athe_tf.report.schema import check_evaluation
+from athe_tf.utils.errors import InputError, check
 
 EVALUATION = "evaluation.json"
 EXAMPLES = "examples.npz"

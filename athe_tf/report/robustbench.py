@@ -7,7 +7,7 @@ for stands under `athe_tf`.
 
 import re
 
-from athe_tf.report.entries import at_headline, ran, worst_case
+from athe_tf.report.accessors import at_headline, ran, worst_case
 from athe_tf.report.reading import Evaluation
 
 THREATS = {"linf": "Linf", "l2": "L2"}

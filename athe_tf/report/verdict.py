@@ -1,7 +1,7 @@
 """The sentence that a reader takes away."""
 
-from athe_tf.report.entries import counts, ran, worst_case
-from athe_tf.report.texts import interval_text, percent, plural
+from athe_tf.report.accessors import counts, ran, worst_case
+from athe_tf.report.format import interval_text, percent, plural
 
 
 def verdict(data: dict) -> str:

@@ -3,15 +3,15 @@
 import json
 import pathlib
 
-from athe_tf.errors import InputError
-from athe_tf.files import write_text
-from athe_tf.ownership import check_ours, signed
 from athe_tf.report.comparison import Comparison, compare
 from athe_tf.report.comparison_page import render_comparison
-from athe_tf.report.html import render_evaluation
+from athe_tf.report.evaluation_page import render_evaluation
 from athe_tf.report.model_card import model_card
 from athe_tf.report.reading import read_evaluation
 from athe_tf.report.robustbench import model_info
+from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import write_text
+from athe_tf.utils.ownership import check_ours, signed
 
 #: What `write` writes beside an `evaluation.json`.
 WRITTEN = ("report.html", "model_card.md", "model_info.json")

@@ -21,41 +21,6 @@ The parts: `adversarial_model.py` (the step that all share), `optimizers.py` (SG
 A new framework is one new file and one line here.
 """
 
-import importlib
+import lazy_loader
 
-from athe_tf.registry import Registry
-
-FRAMEWORKS = Registry(
-    "framework",
-    __name__,
-    {
-        "standard": "standard:Standard",
-        "pgd_at": "pgd_at:PGDAT",
-        "alp": "alp:ALP",
-        "trades": "trades:TRADES",
-        "free_at": "free_at:FreeAT",
-        "fast_at": "fast_at:FastAT",
-        "mart": "mart:MART",
-        "llr": "llr:LLR",
-        "cure": "cure:CURE",
-    },
-)
-
-_OTHERS = {"AdversarialModel": "adversarial_model", "MomentumSGD": "optimizers"}
-
-
-def get(name: str):
-    """The framework class of a name.
-
-    Example:
-
-    >>> athe_tf.training.get("trades").__name__
-    'TRADES'
-    """
-    return FRAMEWORKS.get(name)
-
-
-def __getattr__(name):
-    if name in _OTHERS:
-        return getattr(importlib.import_module(f"{__name__}.{_OTHERS[name]}"), name)
-    return FRAMEWORKS.attribute(name)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

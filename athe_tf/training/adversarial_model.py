@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from athe_tf import random, replicas
-from athe_tf.attacks.base import Attack
-from athe_tf.attacks.victim import Victim, penultimate
-from athe_tf.errors import InputError, check
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import margin_crossentropy
-from athe_tf.repeatable import repeatable
+from athe_tf.models.features import penultimate
 from athe_tf.training import awp
 from athe_tf.training.averaging import copy_of, update_average
 from athe_tf.training.crafting import check_bn_mode, crafting_mode
+from athe_tf.utils import replicas, rng
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.keras_compat import repeatable
 
 
 class Terms(NamedTuple):
@@ -235,7 +236,7 @@ class AdversarialModel(keras.Model):
 
     def step_seed(self):
         """The seed of this step: a function of the run's seed and the number of updates so far."""
-        return random.fold(self.seed, self.optimizer.iterations)
+        return rng.fold(self.seed, self.optimizer.iterations)
 
     def epsilon(self):
         """The epsilon of the training attack at this step."""
@@ -396,7 +397,7 @@ class AdversarialModel(keras.Model):
         logged = ["loss", "clean_accuracy"]
         if self.validation_attack is not None:
             # A metric counts the batches because Keras resets metrics when an evaluation begins.
-            seed = random.fold(self.seed, 1, self._validated_batches.result())
+            seed = rng.fold(self.seed, 1, self._validated_batches.result())
             self._validated_batches.update_state(1.0)
             victim = self.victim(training=False, averaged=self.averaged is not None)
             # Any attack may measure, and only those that craft for training know float64.

@@ -1,9 +1,9 @@
 """Adversarial logit pairing."""
 
-from athe_tf.attacks.base import Attack
-from athe_tf.errors import check, check_choice
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.losses import logit_pairing
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.utils.errors import check, check_choice
 
 PAIRING_FORMS = ("l2", "mse")
 

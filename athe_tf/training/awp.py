@@ -17,8 +17,8 @@ import contextlib
 
 import tensorflow as tf
 
-from athe_tf import replicas
-from athe_tf.errors import check
+from athe_tf.utils import replicas
+from athe_tf.utils.errors import check
 
 
 def check_gamma(gamma: float, head) -> None:

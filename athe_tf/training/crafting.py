@@ -12,13 +12,13 @@ Dropout is active in all but `eval`.
 
 import contextlib
 
-from athe_tf.errors import InputError, check_choice
 from athe_tf.layers.batch_norm import (
     batch_statistics_without_update,
     capture_batch_statistics,
     foreign_batch_norms,
     frozen_batch_statistics,
 )
+from athe_tf.utils.errors import InputError, check_choice
 
 BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
 

@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.local_linearity import inner_product
-from athe_tf.errors import check
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.linearisation import clean_pass, gradient_at
+from athe_tf.utils.errors import check
 
 
 class CURE(AdversarialModel):

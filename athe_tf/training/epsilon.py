@@ -10,7 +10,7 @@ import math
 
 import tensorflow as tf
 
-from athe_tf.errors import check, check_choice
+from athe_tf.utils.errors import check, check_choice
 
 KINDS = ("constant", "cosine", "linear")
 

@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf import random
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.gradient import gradient_of
 from athe_tf.attacks.local_linearity import inner_product, input_gradient
-from athe_tf.errors import InputError, check
 from athe_tf.training.adversarial_model import Cost, Terms
 from athe_tf.training.crafting import crafting_mode
 from athe_tf.training.pgd_at import PGDAT
+from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError, check
 
 
 class FastAT(PGDAT):
@@ -25,7 +25,7 @@ class FastAT(PGDAT):
     The HE paper reports FastAT with HE in Table 3, but neither its released code nor its text says how; the
     attack and the loss are those of Table 1.
 
-    A run can collapse within one epoch: `athe_tf/training/overfitting_guard.py` watches for that, and
+    A run can collapse within one epoch: `athe_tf/programs/overfitting_guard.py` watches for that, and
     `bin/train` uses it unless told otherwise. Two options prevent it:
 
     - `nfgsm_noise`, N-FGSM (de Jorge et al., 2022): the start is uniform in a ball of `nfgsm_noise * epsilon`
@@ -106,7 +106,7 @@ class FastAT(PGDAT):
     def alignment(self, x, gradient, y):
         """Cosine of the gradient at the image and at a random point near it; 1 where one of them is zero."""
         attack = self.current_attack()
-        noise = attack.threat.uniform_start(x, self.positions(x), random.fold(self.step_seed(), 1))
+        noise = attack.threat.uniform_start(x, self.positions(x), rng.fold(self.step_seed(), 1))
         objective = attack.objective(self.victim(training=True), y, [])
         _, other = input_gradient(lambda images: objective(images)[0], x + tf.cast(noise, x.dtype))
         return cosine(gradient, other)

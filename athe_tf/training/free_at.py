@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from athe_tf import replicas
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.gradient import finite_gradient
-from athe_tf.errors import InputError, check
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.utils import replicas
+from athe_tf.utils.errors import InputError, check
 
 
 def into_linf_ball(noise, epsilon):

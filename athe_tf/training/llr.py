@@ -4,11 +4,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.local_linearity import LocalLinearity, inner_product, linear_gap
-from athe_tf.errors import check, check_choice
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.linearisation import clean_pass, frozen_losses
+from athe_tf.utils.errors import check, check_choice
 
 VARIANTS = ("llr", "gamma_only", "grad_norm")
 

@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.base import Attack
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.losses import best_other, true_logit
-from athe_tf.errors import check
 from athe_tf.losses import kl_divergence
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.utils.errors import check
 
 # The released code keeps both logarithms away from zero by these.
 ALMOST_ONE = 1.0001

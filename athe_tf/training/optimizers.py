@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from athe_tf.errors import check
+from athe_tf.utils.errors import check
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")

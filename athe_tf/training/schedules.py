@@ -5,7 +5,7 @@ import math
 import keras
 import tensorflow as tf
 
-from athe_tf.errors import check
+from athe_tf.utils.errors import check
 
 
 class _Schedule(keras.optimizers.schedules.LearningRateSchedule):

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.errors import InputError
+from athe_tf.utils.errors import InputError
 
 
 class SWA(keras.callbacks.Callback):

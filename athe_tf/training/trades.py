@@ -1,9 +1,9 @@
 """TRADES: a trade-off between accuracy and the stability of predictions."""
 
-from athe_tf.attacks.base import Attack
-from athe_tf.errors import InputError, check
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.losses import kl_divergence
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.utils.errors import InputError, check
 
 
 class TRADES(AdversarialModel):

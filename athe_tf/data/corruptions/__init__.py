@@ -16,8 +16,8 @@ Perturbations", ICLR 2019.
 import numpy as np
 
 from athe_tf.data import validate
-from athe_tf.errors import check
-from athe_tf.registry import Registry
+from athe_tf.utils.errors import check
+from athe_tf.utils.registry import Registry
 
 GROUPS = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.corruptions.resampling import along_sides, box_matrix, gaussian, sample
-from athe_tf.errors import check
+from athe_tf.utils.errors import check
 
 
 def contrast(images, factor, draws):

@@ -14,7 +14,7 @@ import numpy as np
 from athe_tf.data import corruptions, validate
 from athe_tf.data.corruptions.settings import family
 from athe_tf.data.names import base_name
-from athe_tf.errors import InputError, check
+from athe_tf.utils.errors import InputError, check
 
 # What TensorFlow Datasets calls some corruptions of CIFAR-10-C.
 _TFDS_NAMES = {

@@ -1,12 +1,12 @@
 """Accuracy by attack: bars with intervals, and the table behind them."""
 
-from athe_tf.numbers import format_number
+from athe_tf.report.accessors import at_headline, counts, epsilon_of, images_of, label, ran, worst_case
 from athe_tf.report.charts import Bar, bar_chart, figure
-from athe_tf.report.entries import at_headline, counts, epsilon_of, images_of, label, ran, worst_case
+from athe_tf.report.format import count, decimal, duration, interval_text, percent
 from athe_tf.report.markup import Markup, details, join, table, tag
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section
-from athe_tf.report.texts import count, decimal, duration, interval_text, percent
+from athe_tf.utils.number_format import format_number
 
 HEAD = ("", "accuracy", "95 % interval", "epsilon", "time", "forward passes", "gradients", "median norm")
 # Colours of the bars.

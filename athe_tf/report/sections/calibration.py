@@ -1,10 +1,10 @@
 """Whether confidence means what it says, clean and under attack."""
 
 from athe_tf.report.charts import figure, reliability_chart
+from athe_tf.report.format import percent
 from athe_tf.report.markup import join
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph, side_by_side
-from athe_tf.report.texts import percent
 
 KINDS = (("clean", "Clean images"), ("adversarial", "Adversarial images"))
 

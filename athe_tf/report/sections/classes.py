@@ -1,11 +1,11 @@
 """Accuracy of every class, clean and in the worst case."""
 
+from athe_tf.report.accessors import worst_case
 from athe_tf.report.charts import column_chart, figure
-from athe_tf.report.entries import worst_case
+from athe_tf.report.format import count, percent, points
 from athe_tf.report.markup import details, join, table
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section
-from athe_tf.report.texts import count, percent, points
 
 MOST_CLASSES = 20
 # Key, name and colour, as in the bars of the attacks.

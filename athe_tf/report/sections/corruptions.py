@@ -1,10 +1,10 @@
 """Accuracy under common corruptions: every kind and severity, and by group."""
 
 from athe_tf.report.charts import Bar, bar_chart, figure
+from athe_tf.report.format import percent, points, sentence
 from athe_tf.report.markup import Markup, join, shaded, table
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph
-from athe_tf.report.texts import percent, points, sentence
 
 
 def section(evaluation: Evaluation) -> Section | None:

@@ -1,9 +1,9 @@
 """The sanity sheet: signs that a robustness is only apparent."""
 
+from athe_tf.report.format import NOTHING, sentence, value_text
 from athe_tf.report.markup import Markup, join, tag
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph
-from athe_tf.report.texts import NOTHING, sentence, value_text
 
 SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}
 

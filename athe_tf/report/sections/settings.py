@@ -1,10 +1,10 @@
 """What was run, exactly, and how to run it again."""
 
-from athe_tf.report.entries import label
+from athe_tf.report.accessors import label
+from athe_tf.report.format import value_text
 from athe_tf.report.markup import Markup, details, join, table, tag
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph
-from athe_tf.report.texts import value_text
 
 HEADLINE = {
     "model": "model",

@@ -1,11 +1,11 @@
 """How the model was trained: its curves, and the settings of its run."""
 
 from athe_tf.report.charts import Series, figure, line_chart
+from athe_tf.report.format import percent, value_text
 from athe_tf.report.markup import Markup, details, join, table
 from athe_tf.report.plot import number_axis, share_axis
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, side_by_side
-from athe_tf.report.texts import percent, value_text
 
 ACCURACIES = {
     "clean_accuracy": "clean, training",

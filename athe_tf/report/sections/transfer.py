@@ -1,9 +1,9 @@
 """Adversarial images of one model, seen by another."""
 
+from athe_tf.report.format import points
 from athe_tf.report.markup import join, shaded, table
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph
-from athe_tf.report.texts import points
 
 
 def section(evaluation: Evaluation) -> Section | None:

@@ -1,9 +1,9 @@
 """The same attacks by independent code."""
 
+from athe_tf.report.format import NOTHING, percent
 from athe_tf.report.markup import Markup, join, table, tag
 from athe_tf.report.reading import Evaluation
 from athe_tf.report.sections.section import Section, paragraph
-from athe_tf.report.texts import NOTHING, percent
 
 
 def section(evaluation: Evaluation) -> Section | None:

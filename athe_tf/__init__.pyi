@@ -1,0 +1,45 @@
+from . import (
+    attacks,
+    data,
+    distribution,
+    evaluation,
+    layers,
+    losses,
+    models,
+    report,
+    saving,
+    threat,
+    training,
+)
+from .attacks.engine.victim import victim
+from .evaluation.evaluator import evaluate
+from .layers.batch_norm import BatchNorm
+from .layers.cosine_dense import CosineDense
+from .losses import MarginCrossentropy
+from .saving.keras_file import load_model
+from .saving.saved_model import export
+from .utils.errors import InputError
+from .version import __version__
+
+__all__ = [
+    "BatchNorm",
+    "CosineDense",
+    "InputError",
+    "MarginCrossentropy",
+    "__version__",
+    "attacks",
+    "data",
+    "distribution",
+    "evaluate",
+    "evaluation",
+    "export",
+    "layers",
+    "load_model",
+    "losses",
+    "models",
+    "report",
+    "saving",
+    "threat",
+    "training",
+    "victim",
+]

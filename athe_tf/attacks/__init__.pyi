@@ -1,0 +1,61 @@
+from .apgd import APGD, APGDDLR, APGDT
+from .autoattack import AutoAttack, AutoAttackLite, AutoAttackPlus, AutoAttackRand, AutoAttackSmoke
+from .carlini_wagner import CWL2
+from .deepfool import DeepFool
+from .engine.attack import Attack
+from .engine.results import AttackResult
+from .engine.victim import Victim, victim
+from .estimated_gradient import NES, SPSA
+from .fab import FAB, TargetedFAB
+from .feature import FeatureAttack
+from .feature_norm import FeatureNormPGD
+from .gradient import BIM, FGSM, MIM, PGD, AdaptivePGD, CWLinf
+from .local_linearity import LocalLinearity
+from .multitargeted import MultiTargeted
+from .rays import RayS
+from .registry import ATTACKS, get, parse_name
+from .scale_sweep import ScaleSweepPGD
+from .spatial import Spatial
+from .square import Square
+from .transfer import transfer_matrix
+from .zoo import ZOO
+
+__all__ = [
+    "APGD",
+    "APGDDLR",
+    "APGDT",
+    "ATTACKS",
+    "BIM",
+    "CWL2",
+    "FAB",
+    "FGSM",
+    "MIM",
+    "NES",
+    "PGD",
+    "SPSA",
+    "ZOO",
+    "AdaptivePGD",
+    "Attack",
+    "AttackResult",
+    "AutoAttack",
+    "AutoAttackLite",
+    "AutoAttackPlus",
+    "AutoAttackRand",
+    "AutoAttackSmoke",
+    "CWLinf",
+    "DeepFool",
+    "FeatureAttack",
+    "FeatureNormPGD",
+    "LocalLinearity",
+    "MultiTargeted",
+    "RayS",
+    "ScaleSweepPGD",
+    "Spatial",
+    "Square",
+    "TargetedFAB",
+    "Victim",
+    "get",
+    "parse_name",
+    "transfer_matrix",
+    "victim",
+]

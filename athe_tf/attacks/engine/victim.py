@@ -1,0 +1,211 @@
+"""What an attack sees of a model."""
+
+import contextlib
+import functools
+import json
+import pathlib
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.models.features import penultimate
+from athe_tf.utils.errors import InputError, NotApplicable
+
+
+class Victim:
+    """A classifier as an attack sees it: images in, logits out, and sometimes more.
+
+    Whoever makes a victim decides how batch normalisation behaves inside it: `athe_tf.victim(model)` is
+    in inference mode; a training framework makes its own.
+
+    Args:
+        logits: From images `[N, H, W, C]` in [0, 1] to logits `[N, L]`, differentiable.
+        features: From images to penultimate features, or `None` when the model hides them.
+        head: The layer that turns features into logits, or `None`.
+        scale: The factor that the logits already contain: the head's scale, or 1.
+        num_classes: `L`, or `None` when only a call can tell.
+        name: How reports call it.
+        facts: What its card says, for models that come with one.
+        independent: Whether the logits of an image do not depend on the rest of its batch. False in
+            training mode, where batch normalisation mixes them.
+    """
+
+    def __init__(
+        self,
+        logits: Callable,
+        *,
+        features: Callable | None = None,
+        head=None,
+        scale: float = 1.0,
+        num_classes: int | None = None,
+        name: str = "model",
+        facts: dict | None = None,
+        independent: bool = True,
+    ):
+        self._logits = logits
+        self._features = features
+        self.head = head
+        self.scale = scale
+        self.num_classes = num_classes
+        self.name = name
+        self.facts = facts or {}
+        self.independent = independent
+
+    def logits(self, x):
+        """Logits in `attack_dtype`, whatever the model computes in."""
+        return tf.cast(self._logits(x), attack_dtype(x))
+
+    @functools.cached_property
+    def compiled_logits(self):
+        """`logits`, compiled once for all batch sizes."""
+        return tf.function(self.logits, autograph=False, reduce_retracing=True)
+
+    @property
+    def has_features(self) -> bool:
+        """Whether the model shows its penultimate features."""
+        return self._features is not None
+
+    def features(self, x):
+        """Penultimate features in `attack_dtype`."""
+        self.require_features("This attack")
+        assert self._features is not None
+        return tf.cast(self._features(x), attack_dtype(x))
+
+    def require_features(self, who: str) -> None:
+        """Raises `NotApplicable`, in the name of `who`, unless the victim shows its features."""
+        if self._features is None:
+            raise NotApplicable(
+                f"{who} needs penultimate features, and '{self.name}' offers logits only. "
+                "Give a Keras model, or a SavedModel written by athe_tf.export."
+            )
+
+    def require_head(self, who: str):
+        """The last layer; raises `NotApplicable`, in the name of `who`, when the victim hides it."""
+        if self.head is None:
+            raise NotApplicable(
+                f"{who} needs the last layer of the model, and '{self.name}' does not show it. "
+                "Give a Keras model."
+            )
+        return self.head
+
+
+def attack_dtype(x):
+    """What attacks compute in: float64 for tensors of that type, as in training in float64; else float32."""
+    return tf.float64 if tf.is_tensor(x) and x.dtype == tf.float64 else tf.float32
+
+
+# The attribute under which a model keeps its victim. On the model itself, so that both die together.
+_KEPT = "_athe_tf_victim"
+
+
+def victim(model, *, num_classes: int | None = None) -> Victim:
+    """Makes a `Victim` from a Keras model, a SavedModel folder or a callable, in inference mode.
+
+    The same model gives the same victim as long as it lives, so attacks are compiled once for it.
+
+    Args:
+        model: A Keras model that outputs logits, the path of a SavedModel, a function from images to
+            logits, or a `Victim`, which is returned as it is.
+        num_classes: For callables that cannot say it themselves.
+    """
+    if isinstance(model, Victim):
+        return model
+    if isinstance(model, (str, pathlib.Path)):
+        return saved_model_victim(model)
+    if not callable(model):
+        raise InputError(
+            "Expected a Keras model, a SavedModel folder or a callable from images to logits. "
+            f"Received: {type(model).__name__}."
+        )
+    kept = getattr(model, _KEPT, None)
+    if kept is not None:
+        return kept
+    made = _keras_victim(model) if isinstance(model, keras.Model) else _callable_victim(model, num_classes)
+    with contextlib.suppress(AttributeError):  # a callable without attributes makes a new victim each time
+        # Past Keras, which would track an attribute that is set the usual way.
+        object.__setattr__(model, _KEPT, made)
+    return made
+
+
+def _callable_victim(function: Callable, num_classes: int | None) -> Victim:
+    name = getattr(function, "__name__", type(function).__name__)
+    return Victim(function, num_classes=num_classes, name=name)
+
+
+def _keras_victim(model: keras.Model) -> Victim:
+    head = model.layers[-1] if model.layers else None
+    features = penultimate(model)
+    return Victim(
+        lambda x: model(x, training=False),
+        features=None if features is None else (lambda x: features(x, training=False)),
+        head=head,
+        scale=head.scale if isinstance(head, CosineDense) else 1.0,
+        num_classes=_last_dimension(model),
+        name=model.name,
+    )
+
+
+def _last_dimension(model):
+    shape = getattr(model, "output_shape", None)
+    return shape[-1] if isinstance(shape, tuple) else None
+
+
+def saved_model_victim(folder) -> Victim:
+    """A victim from a SavedModel; `athe_tf.json` beside it, where there is one, tells of its head.
+
+    A SavedModel is a program: load only those whose origin you trust.
+    """
+    folder = pathlib.Path(folder)
+    if not (folder / "saved_model.pb").exists():
+        raise InputError(f"No SavedModel in '{folder}': expected a file saved_model.pb there.")
+    try:
+        loaded = tf.saved_model.load(str(folder))
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"The SavedModel in '{folder}' cannot be read: {first} It may be incomplete; export or copy it "
+            "again."
+        ) from error
+    facts = _card(folder / "athe_tf.json")
+    serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)
+
+    # The functions of a loaded object work only as long as the object lives, so they hold it.
+    def logits(x, owner=loaded):
+        return serve(x)
+
+    return Victim(
+        logits,
+        features=features,
+        scale=facts.get("scale") or 1.0,
+        num_classes=facts.get("num_classes"),
+        name=folder.name,
+        facts=facts,
+    )
+
+
+def _card(path: pathlib.Path) -> dict:
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text()))
+    except ValueError as error:
+        raise InputError(
+            f"The card '{path}' beside the SavedModel cannot be read: {error}. Export the model again."
+        ) from error
+
+
+def _endpoint(loaded, folder) -> Callable:
+    serve = getattr(loaded, "serve", None)
+    if serve is not None:
+        return serve
+    signature = loaded.signatures.get("serving_default") if hasattr(loaded, "signatures") else None
+    if signature is None:
+        raise InputError(
+            f"The SavedModel in '{folder}' has neither an endpoint `serve` nor a signature "
+            "`serving_default`. Export it with bin/export or model.export."
+        )
+    argument = next(iter(signature.structured_input_signature[1]))
+    output = next(iter(signature.structured_outputs))
+    return lambda x: signature(**{argument: x})[output]

@@ -1,0 +1,94 @@
+"""What models, heads and activations are called; knows them without TensorFlow."""
+
+import re
+
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.registry import Registry, unknown_name
+
+#: From a family of names to the function that builds its layers.
+FAMILIES = Registry(
+    "model",
+    __package__,
+    {
+        "bottleneck": "bottleneck_resnet:bottleneck_resnet",
+        "lenet": "lenet:lenet",
+        "preact_resnet18": "preact_resnet:preact_resnet18",
+        "resnet18": "resnet:resnet18",
+        "small_cnn": "small_cnn:small_cnn",
+        "vgg16": "vgg:vgg16",
+        "wrn": "wide_resnet:wide_resnet",
+    },
+)
+
+#: Names to suggest and to list; `wrn-D-K` and `-W` have many more.
+NAMES = (
+    "lenet",
+    "preact_resnet18",
+    "preact_resnet18-8",
+    "resnet18",
+    "resnet18-8",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "small_cnn",
+    "vgg16",
+    "vgg16-8",
+    "wrn-10-1",
+    "wrn-16-4",
+    "wrn-28-10",
+    "wrn-34-10",
+    "wrn-34-20",
+    "wrn-40-8",
+    "wrn-70-16",
+)
+
+#: The heads: `linear`, feature norm only, weight norm only, hypersphere embedding, its angular form.
+HEADS = ("linear", "fn", "wn", "he", "mhe")
+
+ACTIVATIONS = ("relu", "softplus", "silu", "leaky_relu")
+
+_WITH_WIDTH = ("lenet", "preact_resnet18", "resnet18", "vgg16")
+
+
+def parse_name(name: str) -> tuple[str, dict[str, int]]:
+    """Splits a model's name into its family and its sizes, or raises `InputError`."""
+    if deep := re.fullmatch(r"resnet(50|101|152)", name):
+        return "bottleneck", {"depth": int(deep[1])}
+    if name in FAMILIES and name not in ("bottleneck", "wrn"):
+        return name, {}
+    if wide := re.fullmatch(r"wrn-(\d+)-(\d+)", name):
+        depth, widen = map(int, wide.groups())
+        _check_wide_resnet(name, depth, widen)
+        return "wrn", {"depth": depth, "widen": widen}
+    sized = re.fullmatch(r"(.+)-(\d+)", name)
+    if sized and sized[1] in _WITH_WIDTH:
+        width = int(sized[2])
+        check(width >= 1, f"The width in a model's name must be at least 1. Received: '{name}'.")
+        return sized[1], {"width": width}
+    raise unknown_name("model", name, NAMES)
+
+
+def check_name(name: str) -> None:
+    """Raises `InputError` unless `name` is a model; starts no TensorFlow."""
+    parse_name(name)
+
+
+def check_head(head: str) -> None:
+    """Raises `InputError`, with the nearest head, unless `head` is one of `HEADS`."""
+    if head not in HEADS:
+        raise unknown_name("head", head, HEADS)
+
+
+def _check_wide_resnet(name: str, depth: int, widen: int) -> None:
+    below = max(10, depth - (depth - 4) % 6)
+    nearest = (
+        f"'wrn-{below}-{widen}'" if depth < 10 else f"'wrn-{below}-{widen}' or 'wrn-{below + 6}-{widen}'"
+    )
+    if depth < 10 or depth != below:
+        raise InputError(
+            f"The depth of a wide ResNet is 6n + 4 with n >= 1. Received: '{name}'. Use {nearest}."
+        )
+    check(
+        widen >= 1,
+        f"The widen factor of a wide ResNet is at least 1. Received: '{name}'. Use 'wrn-{depth}-1'.",
+    )

@@ -1,0 +1,187 @@
+"""From a config to the objects it describes. The one place that knows which setting goes where."""
+
+import contextlib
+
+import keras
+import tensorflow as tf
+
+from athe_tf import attacks, data, models, training
+from athe_tf.layers.batch_norm import synchronize
+from athe_tf.programs.config import TrainConfig
+from athe_tf.saving.keras_file import load_model
+from athe_tf.training.epsilon import EpsilonSchedule
+from athe_tf.training.optimizers import MomentumSGD
+from athe_tf.training.schedules import make_schedule
+from athe_tf.utils.errors import check
+
+# The start that each framework's authors used; the others start uniformly in the ball.
+FRAMEWORK_STARTS = {"trades": "gaussian", "mart": "gaussian"}
+
+
+def make_splits(config: TrainConfig):
+    """The data set, with the extra training images."""
+    splits = data.load(
+        config.dataset,
+        data_dir=config.data_dir,
+        validation_size=config.validation_size,
+        image_size=config.image_size,
+    )
+    if config.extra_data is None:
+        return splits
+    labels_by = None if config.extra_labels_by is None else load_model(config.extra_labels_by)
+    return data.with_extra(splits, config.extra_data, config.extra_fraction, labels_by)
+
+
+def make_net(config: TrainConfig, splits) -> keras.Model:
+    """The classifier, with the normalisation of its data set inside."""
+    with dtype_policy(config.precision):
+        return models.build(
+            config.model,
+            num_classes=splits.num_classes,
+            head=config.head,
+            input_shape=splits.image_shape,
+            scale=config.scale,
+            weight_norm=config.weight_norm,
+            mean=splits.mean,
+            std=splits.std,
+            activation=config.activation,
+            seed=config.seed,
+        )
+
+
+@contextlib.contextmanager
+def dtype_policy(name: str):
+    """Inside, new layers have this dtype policy of Keras; a mixed one keeps their weights float32."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def check_precision(config: TrainConfig) -> None:
+    """Refuses half precision on a machine without an accelerator, where it gains nothing.
+
+    On a CPU without instructions for it, a step of WRN-10-1 took ten times as long in bfloat16 and three
+    times as long in float16.
+    """
+    accelerators = [device for kind in ("GPU", "TPU") for device in tf.config.list_physical_devices(kind)]
+    check(
+        not config.precision.startswith("mixed") or len(accelerators) > 0,
+        "Mixed precision needs an accelerator, and TensorFlow finds none here; on a CPU it is slower than "
+        f"float32. Received: --precision={config.precision}. Leave it out.",
+    )
+
+
+def make_attack(config: TrainConfig):
+    """The attack inside training, or `None` for standard training."""
+    if config.framework == "standard":
+        return None
+    return attacks.PGD(
+        config.epsilon,
+        config.norm,
+        steps=config.attack_steps,
+        step_size=config.attack_step_size,
+        start=config.start or FRAMEWORK_STARTS.get(config.framework, "uniform"),
+        restarts=config.restarts,
+        logit_scale=config.attack_scale,
+    )
+
+
+def make_validation_attack(config: TrainConfig):
+    """The attack that measures robust validation accuracy."""
+    return attacks.get(config.validation_attack, epsilon=config.epsilon, norm=config.norm)
+
+
+def make_optimizer(config: TrainConfig, updates_per_epoch: int):
+    """The optimiser with its learning-rate schedule."""
+    rate = make_schedule(
+        config.lr_schedule,
+        config.learning_rate,
+        updates_per_epoch,
+        config.epochs,
+        config.lr_drops,
+        config.lr_drop_factor,
+        config.lr_resets,
+    )
+    if config.optimizer == "adam":
+        optimizer = keras.optimizers.Adam(rate, weight_decay=config.weight_decay or None)
+    else:
+        optimizer = MomentumSGD(
+            rate, momentum=config.momentum, weight_decay=config.weight_decay, nesterov=config.nesterov
+        )
+    if config.precision == "mixed_float16":
+        # Small gradients underflow in float16; bfloat16 has the range of float32.
+        return keras.optimizers.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def make_epsilon_schedule(config: TrainConfig, updates_per_epoch: int) -> EpsilonSchedule | None:
+    """The epsilon of the training attack, or `None` where it is constant."""
+    if config.epsilon_schedule == "constant":
+        return None
+    warm_up = config.epsilon_warmup
+    return EpsilonSchedule(
+        config.epsilon_schedule,
+        config.epsilon,
+        [end * updates_per_epoch for end in config.period_ends],
+        lowest=config.epsilon_min,
+        highest=config.epsilon_max,
+        warm_up=None if warm_up is None else warm_up * updates_per_epoch,
+    )
+
+
+def framework_options(config: TrainConfig) -> dict:
+    """The arguments that only this framework takes."""
+    options: dict[str, dict] = {
+        "alp": {"pairing": config.pairing, "pairing_form": config.pairing_form},
+        "trades": {"beta": config.beta},
+        "mart": {"beta": config.beta},
+        "llr": {
+            "preset": config.llr_preset,
+            "variant": config.llr_variant,
+            "gamma_weight": config.gamma_weight,
+            "slope_weight": config.slope_weight,
+        },
+        "cure": {
+            "curvature_weight": config.curvature_weight,
+            "curvature_step": config.curvature_step,
+        },
+        "fast_at": {"nfgsm_noise": config.nfgsm_noise, "gradalign": config.gradalign},
+        "free_at": {
+            "replays": config.replays,
+            "batch_size": config.batch_size,
+            "noise_in_box": config.noise_in_box,
+        },
+    }
+    return options.get(config.framework, {})
+
+
+def make_trainer(config: TrainConfig, splits):
+    """The classifier inside its framework, compiled and built, ready for `fit`."""
+    check_precision(config)
+    net = make_net(config, splits)
+    if config.sync_batch_norm:
+        synchronize(net)
+    steps = splits.train.steps_per_epoch(config.batch_size)
+    updates = steps * (config.replays if config.framework == "free_at" else 1)
+    trainer = training.get(config.framework)(
+        net,
+        make_attack(config),
+        margin=config.training_margin,
+        label_smoothing=config.label_smoothing,
+        bn_mode=config.bn_mode,
+        validation_attack=make_validation_attack(config),
+        clip_norm=config.clip_norm,
+        ema=config.ema,
+        swa=config.swa_start is not None,
+        awp_gamma=config.awp_gamma,
+        awp_start=round(config.awp_start * updates),
+        epsilon_schedule=make_epsilon_schedule(config, updates),
+        seed=config.seed,
+        **framework_options(config),
+    )
+    trainer.compile(make_optimizer(config, updates))
+    trainer.optimizer.build(net.trainable_variables)
+    return trainer

@@ -1,0 +1,29 @@
+"""The settings of bin/report."""
+
+import dataclasses
+
+from athe_tf.programs.config.fields import option
+from athe_tf.utils.errors import check
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportConfig:
+    """A report of one evaluation, or of several side by side."""
+
+    folders: tuple[str, ...] = option(
+        (), "Folders of bin/evaluate, or training runs with one evaluation inside.", positional=True
+    )
+    output: str | None = option(None, "Page to write when several are compared. [comparison.html]")
+
+    def __post_init__(self):
+        check(
+            len(self.folders) > 0,
+            "Say which evaluations to report on, as bin/report runs/a/evaluation runs/b.",
+        )
+        twice = {folder for folder in self.folders if self.folders.count(folder) > 1}
+        check(not twice, f"Name each evaluation once. Received twice: {', '.join(sorted(twice))}.")
+        check(
+            self.output is None or len(self.folders) > 1,
+            "--output is for comparisons; a single report stands beside its evaluation. "
+            f"Received: --output={self.output} and one folder.",
+        )

@@ -1,0 +1,74 @@
+"""What a run will cost, from its config and a few measured steps."""
+
+import resource
+import time
+
+from athe_tf.programs.build import make_trainer
+from athe_tf.programs.callbacks import readable_time
+from athe_tf.programs.config import TrainConfig
+
+# A step that would take longer is measured on fewer images and scaled.
+PATIENCE = 30.0
+FEW_IMAGES = 8
+
+
+def describe_plan(config: TrainConfig, splits) -> str:
+    """Steps, network passes, measured seconds a step, total time and memory, as text."""
+    trainer = make_trainer(config, splits)
+    cost = trainer.cost()
+    steps = splits.train.steps_per_epoch(config.batch_size)
+    seconds, note = seconds_a_step(trainer, config, splits)
+    validation = 0 if splits.validation is None else len(splits.validation)
+    checks = seconds_of_validation(config, cost, seconds, validation)
+    total = config.epochs * (steps * seconds + checks)
+    passes = sum(cost)
+    weights = trainer.net.count_params()
+    # ru_maxrss counts KiB on Linux.
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    rows = [
+        ("run", f"{config.framework}, {config.model} ({weights:,} weights), head {config.head}"),
+        (
+            "data",
+            f"{config.dataset}, {len(splits.train):,} training and {validation:,} validation images",
+        ),
+        ("steps", f"{steps:,} an epoch, {config.epochs} epochs, {steps * config.epochs:,} in all"),
+        (
+            "passes a step",
+            f"{cost.forward} forward, {cost.backward_input} backward to the input, "
+            f"{cost.backward_weights} to the weights: {passes}, {passes / 3:.1f} times standard training",
+        ),
+        ("seconds a step", f"{seconds:.3g} ({note})"),
+        ("an epoch", f"{readable_time(steps * seconds + checks)}, validation included"),
+        ("total time", f"about {readable_time(total)} on this machine"),
+        ("memory", f"{memory:.1f} GiB at its highest while measuring"),
+    ]
+    return "\n".join(f"{name + ':':<16}{text}" for name, text in rows)
+
+
+def seconds_a_step(trainer, config: TrainConfig, splits) -> tuple[float, str]:
+    """Best of three steps on real images, after one that compiles."""
+    full = config.batch_size
+    few = min(FEW_IMAGES, full)
+    seconds = _timed_step(trainer, splits, few)
+    scaled = seconds * full / few
+    if scaled > PATIENCE:
+        return scaled, f"measured on {few} images and scaled to {full}"
+    return _timed_step(trainer, splits, full), f"measured on {full} images"
+
+
+def _timed_step(trainer, splits, batch_size: int) -> float:
+    times = []
+    for x, y in splits.train.stream(batch_size, seed=0).take(4):
+        began = time.perf_counter()
+        trainer.train_on_batch(x, y)
+        times.append(time.perf_counter() - began)
+    return min(times[1:])
+
+
+def seconds_of_validation(config: TrainConfig, cost, seconds: float, images: int) -> float:
+    """A validation pass crafts with its own number of steps: scaled by network passes."""
+    from athe_tf.programs.build import make_validation_attack
+
+    steps = getattr(make_validation_attack(config), "steps", config.attack_steps)
+    passes = 2 * steps + 2
+    return seconds * passes / sum(cost) * images / config.batch_size

@@ -1,0 +1,43 @@
+"""`bin/export`: writes a classifier as a SavedModel."""
+
+import pathlib
+
+from athe_tf.programs.command_line import run, say
+from athe_tf.programs.config import ExportConfig
+from athe_tf.programs.start_tensorflow import start_tensorflow
+from athe_tf.programs.workdir import find_model, run_of
+from athe_tf.utils.errors import InputError
+
+EXAMPLES = """
+bin/export --model=runs/digits --output=export
+bin/export --model=best.keras --output=export
+"""
+
+
+def main() -> None:
+    """The program."""
+    run("bin/export", "writes a classifier as a SavedModel.", EXAMPLES, ExportConfig, action)
+
+
+def action(config: ExportConfig, flags) -> None:
+    """Exports what the flags say."""
+    path = find_model(config.model)
+    if path.is_dir():
+        raise InputError(f"'{path}' is a SavedModel already. Give a .keras file or a workdir.")
+    if pathlib.Path(config.output).exists():
+        raise InputError(f"'{config.output}' exists already. Export to another folder.")
+    start_tensorflow()
+    from athe_tf.saving.keras_file import load_model
+    from athe_tf.saving.saved_model import export
+
+    training_run = run_of(path)
+    margin = training_run.read_config().training_margin if training_run else None
+    card = export(load_model(path), config.output, margin=margin)
+    say(
+        f"Exported {path} to {config.output}: endpoints serve and features, {card['num_classes']} classes, "
+        f"head {card['head']}."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""The models at the ends of the periods of a run, and their ensemble (Liu et al., 2020)."""
+
+import pathlib
+
+import keras
+
+from athe_tf.models.ensemble import ensemble_of
+from athe_tf.programs.backup import Progress
+from athe_tf.saving.keras_file import load_model
+from athe_tf.utils.files import replacing
+
+
+class PeriodKeeper(keras.callbacks.Callback):
+    """Writes the classifier at the end of each period to `1.keras`, `2.keras` and so on.
+
+    A kill between this and the backup does no harm: the resumed run comes here again, with the same weights.
+
+    Args:
+        folder: Where to.
+        ends: The epochs that are over when a period ends.
+        progress: The run's.
+    """
+
+    def __init__(self, folder, ends, progress: Progress):
+        super().__init__()
+        self.folder = pathlib.Path(folder)
+        self.ends = [int(end) for end in ends]
+        self.progress = progress
+
+    def on_epoch_end(self, epoch, logs=None):
+        # A run that was stopped before this has no longer the weights of this epoch.
+        if epoch + 1 in self.ends and self.progress.stopped is None:
+            with replacing(self.folder / f"{self.ends.index(epoch + 1) + 1}.keras") as temporary:
+                self.model.save(temporary)
+
+
+def read_ensemble(folder) -> keras.Model | None:
+    """The ensemble of what a `PeriodKeeper` wrote, or `None` where no period came to its end."""
+    paths = sorted(pathlib.Path(folder).glob("*.keras"), key=lambda path: int(path.stem))
+    return ensemble_of([load_model(path) for path in paths]) if paths else None

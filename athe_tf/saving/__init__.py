@@ -1,0 +1,5 @@
+"""Files of models: `.keras` files, SavedModels, and the cards that say what a model is."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+"""What the packages share: errors, files, numbers as text, random numbers, registries, Keras internals."""

@@ -1,0 +1,100 @@
+"""Which files this library made: only those are replaced or removed.
+
+Pages and cards end with a comment that holds a digest of the rest, so that a file that somebody wrote or
+changed by hand is known. JSON files name athe_tf, and arrays have the names that we give.
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+import zipfile
+
+from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import TEMPORARY
+
+_SIGNATURE = re.compile(r"<!-- athe_tf ([0-9a-f]{16}) -->\n\Z")
+#: Arrays of every `examples.npz`.
+EXAMPLE_ARRAYS = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
+#: Arrays of every file of a state folder; the file that says which model and images the folder belongs to;
+#: how the names of files with images end.
+STATE_ARRAYS = frozenset({"identity.npy", "logits.npy"})
+OWNER = "evaluation.npz"
+IMAGES = ".images.npy"
+
+
+def signed(text: str) -> str:
+    """A page or a card with the comment that says it is ours and unchanged."""
+    return f"{text}<!-- athe_tf {_digest(text)} -->\n"
+
+
+def is_ours(path) -> bool:
+    """Whether this library wrote the file, and nobody changed it since."""
+    path = pathlib.Path(path)
+    try:
+        if path.suffix == ".npz":
+            return holds_arrays(path, EXAMPLE_ARRAYS)
+        text = path.read_bytes().decode("utf-8")
+        if path.suffix == ".json":
+            return _names_us(json.loads(text))
+    except (OSError, ValueError, RecursionError):
+        return False
+    signature = _SIGNATURE.search(text)
+    return signature is not None and signature[1] == _digest(text[: signature.start()])
+
+
+def holds_arrays(path, names: frozenset[str]) -> bool:
+    """Whether a file is an `.npz` with these arrays."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return names <= set(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def check_ours(*paths) -> None:
+    """Raises `InputError` for a file that is there and is not ours, before anything is written."""
+    for path in map(pathlib.Path, paths):
+        if path.exists() and not is_ours(path):
+            raise InputError(
+                f"'{path}' exists, and athe_tf did not write it or it was changed since. Move it, or choose "
+                "another folder."
+            )
+
+
+def check_state_folder(folder) -> None:
+    """Raises `InputError` when a folder is there that holds other things than the state of an evaluation."""
+    folder = pathlib.Path(folder)
+    found = folder.iterdir() if folder.is_dir() else ()
+    if all(path.name.startswith(TEMPORARY) for path in found):
+        return
+    if not holds_arrays(folder / OWNER, STATE_ARRAYS):
+        raise InputError(
+            f"The folder '{folder}' holds other things than the state of an evaluation. Move it, or choose "
+            "another folder."
+        )
+
+
+def remove_state(folder) -> None:
+    """Removes what a finished evaluation kept, and the folder if nothing else is in it."""
+    folder = pathlib.Path(folder)
+    if not holds_arrays(folder / OWNER, STATE_ARRAYS):
+        return
+    for path in sorted(folder.iterdir()):
+        ours = path.name.startswith(TEMPORARY) or path.name.endswith(f".npz{IMAGES}")
+        if ours or (path.name != OWNER and holds_arrays(path, STATE_ARRAYS)):
+            path.unlink()
+    # Last, so that a removal that was interrupted can be finished.
+    (folder / OWNER).unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _names_us(value) -> bool:
+    return isinstance(value, dict) and (
+        "athe_tf" in value or (isinstance(value.get("versions"), dict) and "athe_tf" in value["versions"])
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]

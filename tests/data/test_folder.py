@@ -1,0 +1,133 @@
+"""`folder:PATH`: image files in folders, and every way in which they can be wrong."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from athe_tf import data
+from athe_tf.data import folder as room
+from athe_tf.utils.errors import InputError
+
+
+def numbered(number, size=(8, 8), channels=3):
+    """An image that shows its number everywhere."""
+    return np.full([*size, channels], number, np.uint8)
+
+
+def write(path, image):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    encode = tf.io.encode_png if path.suffix == ".png" else tf.io.encode_jpeg
+    path.write_bytes(encode(image).numpy())
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two classes; the number of an image is 100 times its class, plus its place in it."""
+    for part, count in (("train", 6), ("test", 2)):
+        for label, name in enumerate(("ant", "bee")):
+            for place in range(count):
+                write(tmp_path / part / name / f"{place}.png", numbered(100 * label + place))
+    return tmp_path
+
+
+def test_folders_are_classes_in_alphabetical_order(root):
+    splits = data.load(f"folder:{root}", validation_size=4)
+    assert splits.class_names == ("ant", "bee") and splits.num_classes == 2
+    assert splits.image_shape == (8, 8, 3)
+    assert (len(splits.train), len(splits.validation), len(splits.test)) == (8, 4, 4)
+    np.testing.assert_array_equal(splits.test.images[:, 0, 0, 0], [0, 1, 100, 101])
+    np.testing.assert_array_equal(splits.test.labels, [0, 0, 1, 1])
+    seen = np.concatenate([splits.train.images, splits.validation.images])[:, 3, 3, 1]
+    assert sorted(seen.tolist()) == [0, 1, 2, 3, 4, 5, 100, 101, 102, 103, 104, 105]
+
+
+def test_validation_images_of_its_own(root):
+    write(root / "validation" / "bee" / "x.png", numbered(7))
+    splits = data.load(f"folder:{root}")
+    assert (len(splits.train), len(splits.validation)) == (12, 1)
+    assert splits.validation.images.max() == 7 and splits.validation.labels.tolist() == [1]
+
+
+def test_jpeg_files_are_read_and_others_passed_over(root):
+    write(root / "test" / "ant" / "2.JPEG", numbered(50))
+    write(root / "test" / "ant" / "3.jpg", numbered(60))
+    (root / "test" / "ant" / "notes.txt").write_text("not an image")
+    (root / "test" / "ant" / ".hidden.png").write_text("not an image")
+    images = data.load(f"folder:{root}").test.images
+    # JPEG may be off by a level.
+    np.testing.assert_allclose(images[:4, 0, 0, 0].astype(int), [0, 1, 50, 60], atol=1)
+
+
+def test_images_of_several_sizes_need_an_image_size(root):
+    write(root / "test" / "ant" / "2.png", numbered(50, size=(10, 12)))
+    with pytest.raises(InputError, match=r"differ in size. Expected `image_size`.*\(10, 12\) in 2.png"):
+        data.load(f"folder:{root}")
+    splits = data.load(f"folder:{root}", image_size=6)
+    assert splits.image_shape == (6, 6, 3)
+    np.testing.assert_array_equal(splits.test.images[:, 0, 0, 0], [0, 1, 50, 100, 101])
+
+
+def test_grey_images_have_one_channel_and_three_among_colours(tmp_path):
+    for part in ("train", "test"):
+        for name in ("ant", "bee"):
+            write(tmp_path / part / name / "1.png", numbered(9, channels=1))
+            write(tmp_path / part / name / "2.png", numbered(9, channels=2))
+    assert data.load(f"folder:{tmp_path}").image_shape == (8, 8, 1)
+    write(tmp_path / "train" / "ant" / "3.png", numbered(9, channels=4))
+    splits = data.load(f"folder:{tmp_path}")
+    assert splits.image_shape == (8, 8, 3)
+    assert (splits.test.images == 9).all()
+
+
+def test_a_set_without_training_images_can_be_tested_on(root, tmp_path):
+    for path in sorted((root / "train").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    (root / "train").rmdir()
+    splits = data.load(f"folder:{root}")
+    assert splits.train is None and splits.num_classes == 2 and len(splits.test) == 4
+
+
+def test_a_broken_file_is_named(root):
+    (root / "test" / "bee" / "0.png").write_bytes((root / "test" / "bee" / "0.png").read_bytes()[:30])
+    with pytest.raises(
+        InputError, match=r"The file .*test/bee/0.png is not a PNG or JPEG image, or it is cut"
+    ):
+        data.load(f"folder:{root}")
+
+
+def test_more_than_memory_holds_is_refused(root, monkeypatch):
+    monkeypatch.setattr(room, "IN_MEMORY_BYTES", 1000)
+    with pytest.raises(InputError, match=r"do not fit in memory.*Give a smaller image_size"):
+        data.load(f"folder:{root}")
+
+
+def test_folders_that_are_no_data_set_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"No such folder of images. Expected .* Received: folder:.*nowhere"):
+        data.check_name(f"folder:{tmp_path}/nowhere")
+    (tmp_path / "ant").mkdir()
+    with pytest.raises(
+        InputError, match=r"nothing to test on. Expected folders `train` and `test`.*\['ant'\]"
+    ):
+        data.check_name(f"folder:{tmp_path}")
+    (tmp_path / "test" / "ant").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"at least 2 classes.*Received: \['ant'\]"):
+        data.check_name(f"folder:{tmp_path}")
+    (tmp_path / "train" / "bee").mkdir(parents=True)
+    (tmp_path / "train" / "cow").mkdir()
+    with pytest.raises(InputError, match=r"has classes that .*train does not have. Received: \['ant'\]"):
+        data.check_name(f"folder:{tmp_path}")
+    (tmp_path / "train" / "ant").mkdir()
+    with pytest.raises(InputError, match=r"There are no images in .*train. Expected files that end with"):
+        data.load(f"folder:{tmp_path}")
+
+
+def test_the_folders_are_checked_before_tensorflow_starts(root):
+    code = f"""
+import sys, athe_tf.data
+athe_tf.data.check_name("folder:{root}")
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

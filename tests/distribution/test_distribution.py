@@ -1,0 +1,241 @@
+"""Two replicas compute what one computes on the same global batch."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from athe_tf.distribution.cluster import Cluster, expand_hosts, find_cluster, wait_for_workers
+from athe_tf.distribution.settings import Settings, read_local_settings, read_settings
+from athe_tf.distribution.strategy import Spread, fill, start
+from athe_tf.programs.config import EvaluateConfig, TrainConfig
+from athe_tf.utils.errors import InputError
+from tests.small_runs import tiny_splits
+from tests.worker_processes import Processes, free_ports, tf_config
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory):
+    """What `tests/replica_run.py` found out, in a process whose CPU is divided into two devices."""
+    folder = tmp_path_factory.mktemp("replicas")
+    with Processes([("tests.replica_run", folder / "found.npz")], folder) as processes:
+        processes.succeed()
+    with np.load(folder / "found.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "pgd_at-eval", "alp-eval", "trades-eval", "fast_at-eval", "free_at-train", "llr-frozen_clean",
+        "fast_at-train", "pgd_at-batch_no_update",
+    ],
+)  # fmt: skip
+def test_one_step_on_two_replicas_equals_the_step_on_one(step, replicas):
+    names = [name for name in replicas if name.startswith(f"{step}/one/")]
+    assert len(names) == 8  # kernel, gamma, beta, two moving statistics, class weights, loss, accuracy
+    moved = 0.0
+    for name in names:
+        one, two = replicas[name], replicas[name.replace("/one/", "/two/")]
+        np.testing.assert_allclose(one, two, atol=1e-5, rtol=0, err_msg=name)
+        moved = max(moved, np.abs(one - replicas.get(name.replace(step, "start"), one)).max())
+    assert moved > 1e-3
+
+
+def test_moving_statistics_are_equal_on_all_replicas_without_synchronisation(replicas):
+    first, second = replicas["unsynchronised/0"], replicas["unsynchronised/1"]
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_run_on_two_replicas_resumes_and_exports_as_on_one(replicas):
+    np.testing.assert_allclose(replicas["run/interrupted"], replicas["run/one"], atol=1e-5)
+    np.testing.assert_allclose(replicas["run/val_loss"], replicas["run/one_val_loss"], rtol=1e-4)
+
+
+def test_validation_that_keras_splits_unevenly_is_right(replicas):
+    np.testing.assert_allclose(replicas["uneven/two"], replicas["uneven/one"], rtol=1e-5)
+
+
+def test_replicas_need_batches_of_one_size(replicas):
+    assert "drop_remainder=True" in str(replicas["refused"])
+
+
+def test_the_images_are_in_memory_once_whatever_the_number_of_replicas(replicas):
+    held, grown = replicas["memory"]
+    assert grown < 0.5 * held
+
+
+def test_evaluation_spreads_over_devices_with_the_same_flags(replicas):
+    np.testing.assert_array_equal(replicas["evaluation/one"], replicas["evaluation/two"])
+    np.testing.assert_array_equal(replicas["evaluation/queries_one"], replicas["evaluation/queries_two"])
+    # Batches of at most 20, in halves that differ by one image at most.
+    sizes = replicas["evaluation/sizes"].reshape([-1, 2])
+    assert sizes.max() == 10 and np.abs(np.diff(sizes)).max() <= 1
+    assert set(replicas["evaluation/devices"].tolist()) == {"CPU:0", "CPU:1"}
+
+
+# -- flags and environment ----------------------------------------------------------------------------------
+
+WORKERS = ["10.0.0.1:2222", "10.0.0.2:2222"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"distribution": "mirored"}, "Did you mean 'mirrored'"),
+        ({"devices": ("gpu0",)}, "--devices=gpu0"),
+        ({"devices": ("0", "0")}, "twice"),
+        ({"cpu_replicas": 0}, "at least 1"),
+        ({"cpu_replicas": 2, "distribution": "one"}, "--distribution=mirrored"),
+        ({"cpu_replicas": 2, "devices": ("0",)}, "Leave one of them out"),
+        ({"worker_timeout": 0.0}, "larger than 0"),
+    ],
+)
+def test_flags_that_make_no_sense_are_refused(flags, message):
+    with pytest.raises(InputError, match=message):
+        TrainConfig(**flags)
+
+
+def test_where_a_run_is_spread_is_no_part_of_what_it_is():
+    fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
+    for name in ("distribution", "devices", "cpu_replicas", "worker_timeout"):
+        assert fields[name].metadata["runtime"]
+    assert not fields["sync_batch_norm"].metadata.get("runtime")
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind"),
+    [
+        ({}, "auto"),
+        ({"TF_CONFIG": ""}, "auto"),
+        ({"TF_CONFIG": tf_config(WORKERS, 1)}, "multi_worker"),
+        ({"TF_CONFIG": tf_config(WORKERS[:1], 0)}, "auto"),
+        ({"TPU_NAME": "local"}, "tpu"),
+    ],
+)
+def test_auto_follows_the_environment(environment, kind):
+    settings = read_settings(TrainConfig(), environment)
+    assert settings.kind == kind
+    assert settings.cluster == (Cluster(tuple(WORKERS), 1) if kind == "multi_worker" else None)
+
+
+def test_a_chief_is_the_first_worker():
+    text = json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker"}})
+    assert find_cluster({"TF_CONFIG": text}) == Cluster(("a:1", "b:1"), 1)
+    assert find_cluster({"TF_CONFIG": Cluster(("a:1", "b:1"), 1).tf_config()}) == Cluster(("a:1", "b:1"), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "TF_CONFIG cannot be used: Expecting property name"),
+        ("[]", "cannot be used"),
+        (tf_config(WORKERS, 2), "its task is worker 2, and there are 2"),
+        (tf_config(["10.0.0.1"], 0), "'10.0.0.1' is not host:port"),
+        (tf_config([WORKERS[0]] * 2, 0), "same address"),
+        (json.dumps({"cluster": {"ps": ["a:1"]}}), "job 'ps'"),
+        (json.dumps({"cluster": {"worker": WORKERS}, "task": {"type": "chief"}}), "type 'chief'"),
+    ],
+)
+def test_a_malformed_tf_config_is_refused_with_an_example(text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read_settings(TrainConfig(distribution="multi_worker"), {"TF_CONFIG": text})
+    assert '"10.0.0.1:2222"' in str(caught.value) and text in str(caught.value)
+
+
+def test_several_workers_need_a_cluster():
+    with pytest.raises(InputError, match="Set TF_CONFIG"):
+        read_settings(TrainConfig(distribution="multi_worker"), {})
+
+
+SLURM = {
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_PROCID": "2",
+    "SLURM_STEP_NODELIST": "gpu[08-09],login",
+    "SLURM_JOB_ID": "1234567",
+}
+
+
+def test_a_slurm_step_is_a_cluster():
+    assert find_cluster(SLURM) == Cluster(("gpu08:24567", "gpu09:24567", "login:24567"), 2)
+    assert find_cluster(SLURM | {"SLURM_STEP_NUM_TASKS": "1"}) is None
+    with pytest.raises(InputError, match="--ntasks-per-node=1"):
+        find_cluster(SLURM | {"SLURM_STEP_NUM_TASKS": "6"})
+    with pytest.raises(InputError, match="SLURM_PROCID"):
+        find_cluster({name: value for name, value in SLURM.items() if name != "SLURM_PROCID"})
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("node1", ["node1"]),
+        ("a,b", ["a", "b"]),
+        ("n[1-2,05]", ["n1", "n2", "n05"]),
+        ("r[1-2]n[3,4]-ib", ["r1n3-ib", "r1n4-ib", "r2n3-ib", "r2n4-ib"]),
+    ],
+)
+def test_short_host_lists_are_written_out(text, hosts):
+    assert expand_hosts(text) == hosts
+
+
+def test_a_worker_that_never_appears_is_named():
+    mine, nobody = (f"127.0.0.1:{port}" for port in free_ports(2))
+    with pytest.raises(InputError, match=f"nobody answers at {nobody}"):
+        wait_for_workers(Cluster((mine, nobody), 0), seconds=0.2)
+
+
+def test_an_address_in_use_is_named():
+    import socket
+
+    with socket.create_server(("", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"cannot listen at its own address {address}"):
+            wait_for_workers(Cluster((address, "127.0.0.1:1"), 0), seconds=0.2)
+
+
+def test_mirrored_with_one_device_works_and_says_so():
+    told = []
+    spread = start(Settings("mirrored", devices=("cpu",)), write=told.append)
+    assert (spread.replicas, spread.workers, spread.is_chief, spread.strategy) == (1, 1, True, None)
+    assert told == ["There is one device, so --distribution=mirrored does the same as --distribution=one."]
+
+
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match="There is no GPU number 99"):
+        start(Settings("auto", devices=("99",)))
+
+
+def test_the_cpu_is_divided_before_tensorflow_computes():
+    np.asarray(fill(np.zeros([1, 1], "float32"), np.zeros([1], "int32"), 1)[0])
+    with pytest.raises(InputError, match="only before TensorFlow has computed"):
+        start(Settings("auto", devices=("cpu",), cpu_replicas=2))
+
+
+def test_a_batch_that_the_replicas_do_not_divide_is_refused():
+    class Three:
+        num_replicas_in_sync = 3
+
+    with pytest.raises(InputError, match="3 replicas cannot share a batch of 128 .* Use 126 or 129"):
+        Spread(Three()).check_batch_size(128)
+    Spread(Three()).check_batch_size(126)
+
+
+def test_parts_of_a_stream_make_up_its_batches():
+    source = tiny_splits(24).train
+    options = {"seed": 3, "augmentation": "pad_crop_flip", "start_step": 2}
+    whole = next(iter(source.stream(8, **options)))
+    parts = [next(iter(source.stream(8, **options, part=(i, 4)))) for i in range(4)]
+    for i in range(2):
+        np.testing.assert_array_equal(whole[i], np.concatenate([part[i] for part in parts]))
+
+
+def test_a_short_batch_is_filled_up_with_images_of_no_weight():
+    x, y, weights = fill(np.arange(3.0)[:, np.newaxis], np.array([5, 6, 7]), 5)
+    assert x[:, 0].numpy().tolist() == [0, 1, 2, 0, 0]
+    assert (y.numpy().tolist(), weights.numpy().tolist()) == ([5, 6, 7, 5, 5], [1, 1, 1, 0, 0])
+
+
+def test_an_evaluation_runs_on_one_machine():
+    with pytest.raises(InputError, match="one machine"):
+        read_local_settings(EvaluateConfig(model="m.keras", distribution="multi_worker"))

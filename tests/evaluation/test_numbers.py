@@ -1,0 +1,80 @@
+"""What is computed from flags and logits, against independent arithmetic."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from athe_tf.attacks.engine.victim import victim
+from athe_tf.evaluation.calibration import calibration, confidences
+from athe_tf.evaluation.examples import choose
+from athe_tf.evaluation.heads import EDGES, angle_counts, angles, head_of
+from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.intervals import per_class
+from athe_tf.evaluation.under_attack import describe_angles, describe_calibration
+from athe_tf.models.features import penultimate
+from tests.small_runs import tiny_batch, tiny_net
+
+X, Y = tiny_batch(40)
+
+
+def test_the_calibration_error_is_the_weighted_gap_of_the_bins():
+    rng = np.random.default_rng(0)
+    confidence, correct = rng.uniform(0.2, 1.0, 500), rng.uniform(size=500) < 0.6
+    found = calibration(confidence, correct, bins=8)
+    edges = np.linspace(0, 1, 9)
+    expected = 0.0
+    for low, high in itertools.pairwise(edges):
+        members = (confidence > low) & (confidence <= high)
+        if members.any():
+            expected += members.mean() * abs(confidence[members].mean() - correct[members].mean())
+    assert found["ece"] == pytest.approx(expected)
+    assert sum(row["count"] for row in found["bins"]) == 500
+
+
+def test_a_model_that_is_right_as_often_as_it_says_has_no_calibration_error():
+    correct = np.arange(100) < 75
+    assert calibration(np.full(100, 0.75), correct)["ece"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_confidences_are_those_of_a_softmax_in_float64():
+    logits = np.random.default_rng(1).normal(scale=30, size=(20, 4))
+    exact = np.exp(logits - logits.max(1, keepdims=True))
+    np.testing.assert_allclose(confidences(logits), (exact / exact.sum(1, keepdims=True)).max(1))
+
+
+def test_classes_without_images_have_no_accuracy():
+    assert per_class(np.array([True, False, True]), np.array([2, 2, 0]), 4) == [1.0, None, 0.5, None]
+
+
+@pytest.mark.parametrize("head", ["he", "mhe"])
+def test_angles_are_those_between_features_and_class_weights(head):
+    net = tiny_net(head)
+    features = np.asarray(penultimate(net)(X), "float64")
+    weights = np.asarray(net.layers[-1].kernel, "float64")
+    cosines = features @ weights / np.linalg.norm(features, axis=1)[:, None] / np.linalg.norm(weights, axis=0)
+    target = victim(net)
+    assert head_of(target) == head
+    found = angles(net(X), head, target.scale)
+    np.testing.assert_allclose(found, np.degrees(np.arccos(cosines)), atol=1e-3)
+    counts = angle_counts(net(X), Y, head, target.scale)
+    own = np.degrees(np.arccos(cosines))[np.arange(40), Y]
+    assert counts["true"] == np.histogram(own, EDGES)[0].tolist()
+    assert sum(counts["nearest_wrong"]) == 40
+
+
+def test_a_linear_head_has_no_angles_and_calibration_needs_no_attack():
+    case = Case.open(victim(tiny_net("linear")), X, Y, "linf", 0.1, 0, 16)
+    assert describe_angles(case, None) is None
+    assert set(describe_calibration(case, None)) == {"clean"}
+
+
+def test_examples_come_from_all_attacks_and_show_no_image_twice_without_need():
+    def of(attack, indices):
+        count = len(indices)
+        return {"index": np.array(indices), "attack": np.array([attack] * count), "norm": np.ones(count)}
+
+    chosen = choose([of("a", [1, 2, 3, 4]), of("b", [1, 5]), of("c", [])], most=4)
+    assert sorted(chosen["index"].tolist()) == [1, 2, 3, 5] and set(chosen["attack"]) == {"a", "b"}
+    assert sorted(choose([of("a", [1]), of("b", [1])], most=4)["index"].tolist()) == [1, 1]
+    assert choose([of("a", [])]) is None

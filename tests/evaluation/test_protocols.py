@@ -1,0 +1,131 @@
+"""Protocols: what they consist of, at what radius, and what becomes of them at another."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import athe_tf
+import athe_tf.evaluation.evaluator as evaluate_room
+from athe_tf import attacks
+from athe_tf.attacks.engine.victim import victim
+from athe_tf.attacks.transfer import transfer_matrix
+from athe_tf.evaluation.attack_plan import make_plan
+from athe_tf.evaluation.corruptions import evaluate_corruptions
+from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
+from athe_tf.utils.errors import InputError
+from tests.small_runs import tiny_batch, tiny_net
+
+
+def plan_of(name, epsilon=None, norm="linf", **settings):
+    protocol = get_protocol(name)
+    radius = epsilon or protocol.epsilon or 8 / 255
+    return {
+        item.label: item for item in make_plan(protocol.lines, radius, norm, protocol=protocol, **settings)
+    }
+
+
+def test_protocols_are_known_without_tensorflow():
+    code = "import sys, athe_tf.evaluation.protocols; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_attack_of_every_protocol_can_be_made(name):
+    for item in plan_of(name).values():
+        assert item.attack is not None and item.attack.threat.norm == "linf"
+
+
+def test_he2020_has_both_scales_and_the_settings_of_the_paper():
+    plan = plan_of("he2020")
+    published, own = plan["pgd-20 (scale 1)"].attack, plan["pgd-20"].attack
+    assert published.logit_scale == 1.0 and published.select == "last" and own.logit_scale == "model"
+    for attack in (published, own, plan["pgd-500"].attack, plan["mim-20"].attack):
+        assert attack.threat.epsilon == 0.031 and attack.step_size == pytest.approx(0.003)
+    assert plan["feature"].limit == 1000 and plan["feature"].attack.n_targets == 200
+    assert plan["cw-l2"].attack.threat.norm == "linf"  # counted at the epsilon
+    assert {"fgsm", "deepfool-100", "cw-linf-20", "fab-20", "adaptive-pgd-500"} <= set(plan)
+    assert "weak attack" in plan["mim-20 (scale 1)"].note
+
+
+def test_other_protocols_have_their_published_settings():
+    table3 = plan_of("table3")["pgd-50x10"].attack
+    assert (table3.steps, table3.restarts) == (50, 10)
+    assert (table3.threat.epsilon, table3.step_size) == pytest.approx((8 / 255, 2 / 255))
+    imagenet = plan_of("imagenet")
+    assert list(imagenet) == ["pgd-10", "pgd-50"]
+    assert imagenet["pgd-50"].attack.step_size == pytest.approx(1 / 255)
+    assert plan_of("benchmark")["rays-10000"].limit == 1000
+    blackbox = plan_of("blackbox")
+    assert list(blackbox) == ["zoo-20000", *(f"{a}-{n}" for a in ("spsa", "nes") for n in (20, 50, 80))]
+    assert blackbox["nes-80"].attack.samples == 128 and blackbox["nes-80"].attack.sigma == 0.001
+    pas = plan_of("pas")
+    assert pas["pgd-100x10"].attack.step_size == pytest.approx(1 / 255)
+    assert pas["square-5000"].attack.n_queries == 5000
+
+
+def test_steps_keep_their_proportion_to_another_epsilon():
+    attack = plan_of("he2020", epsilon=0.062)["pgd-20"].attack
+    assert attack.threat.epsilon == 0.062 and attack.step_size == pytest.approx(0.006)
+
+
+def test_every_radius_of_a_curve_has_its_own_label():
+    plan = make_plan(["fgsm", "fgsm"], 0.1, "linf", protocol=None, epsilons=(0.2, 0.1))
+    assert [item.label for item in plan] == ["fgsm", "fgsm @ 0.2", "fgsm (2)", "fgsm @ 0.2 (2)"]
+    assert [item.attack.threat.epsilon for item in plan] == [0.1, 0.2, 0.1, 0.2]
+
+
+def test_an_attack_that_does_not_exist_in_a_norm_is_not_run():
+    plan = plan_of("full", epsilon=0.5, norm="l2")
+    assert plan["rays-10000"].attack is None and "linf only, not in l2" in plan["rays-10000"].reason
+    assert plan["fgsm"].attack.threat.norm == "l2"
+
+
+def test_adaptive_attacks_get_the_margin_and_need_a_hypersphere():
+    line = plan_of("he2020", margin=0.15)["adaptive-pgd-20"]
+    assert line.attack.margin == 0.15
+    assert plan_of("he2020")["adaptive-pgd-20"].attack.margin == 0.2
+    line.check(victim(tiny_net("he")))
+    assert line.reason is None
+    line.check(victim(tiny_net("linear")))
+    assert "needs a hypersphere head" in line.reason
+
+
+def test_a_typo_gets_the_nearest_name():
+    with pytest.raises(InputError, match="Unknown protocol 'he2021'. Did you mean 'he2020'"):
+        get_protocol("he2021")
+
+
+def test_names_of_protocols_and_of_attacks_do_not_mix():
+    assert not set(PROTOCOLS) & set(attacks.ATTACKS)
+
+
+def test_transfer_has_a_row_for_each_source_and_attack():
+    x, _ = tiny_batch(24)
+    one, other = tiny_net("he", seed=2), tiny_net("linear", seed=3)
+    y = np.asarray(one(x)).argmax(1).astype("int32")
+    report = athe_tf.evaluate(
+        one, (x, y), protocol="transfer", epsilon=0.1, substitutes={"other": other}, name="one", checks=False
+    )
+    found = report.to_dict()["transfer"]
+    assert found["targets"] == ["one", "other"]
+    assert found["sources"] == ["one, pgd-20", "other, pgd-20", "one, mim-20", "other, mim-20"]
+    attack = attacks.get("mim-20", epsilon=0.1, step_size=0.1 * 0.003 / 0.031)
+    expected = transfer_matrix([one, other], x, y, attack).accuracies
+    np.testing.assert_allclose(found["accuracy"][2:], expected)
+    assert "made on" in str(report)
+
+
+def test_the_corruptions_protocol_measures_the_images_and_says_that_nothing_was_attacked(monkeypatch):
+    def two_cells(*args, **kwargs):
+        return evaluate_corruptions(*args, corruptions=["brightness", "contrast"], severities=[1], **kwargs)
+
+    monkeypatch.setattr(evaluate_room, "evaluate_corruptions", two_cells)
+    x, y = tiny_batch(24)
+    told = []
+    report = athe_tf.evaluate(tiny_net("linear"), (x, y), protocol="corruptions", progress=told.append)
+    found = report.to_dict()
+    assert set(found["corruptions"]["accuracy"]) == {"brightness", "contrast"} and found["attacks"] == []
+    assert "No attack was run" in found["verdict"] and told[-1].attack == "corruptions"
+    assert "checks" not in found and "Common corruptions" in str(report)

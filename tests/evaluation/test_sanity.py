@@ -1,0 +1,207 @@
+"""The sanity sheet: an honest model passes, and each way of looking robust without being it is found."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import athe_tf
+from athe_tf.attacks.engine.victim import victim
+from athe_tf.evaluation import sanity
+from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.result import AttackReport
+from athe_tf.evaluation.sanity import CHECKS, Probe, sanity_sheet
+from tests.linear_case import grey_images, linear_model, predictions, radii
+
+IMAGES = grey_images(80)
+LINEAR = linear_model()
+LABELS = predictions(LINEAR, IMAGES)
+# Half of the images can be moved across their boundary.
+EPSILON = float(np.median(radii(LINEAR, IMAGES, LABELS, "linf")))
+
+
+def probe_of(model, labels=LABELS, epsilon=EPSILON, lines=(), **settings):
+    target = victim(model, num_classes=5)
+    return Probe(Case.open(target, IMAGES, labels, "linf", epsilon, 0, 40), list(lines), **settings)
+
+
+def status(function, probe):
+    return function(probe).status
+
+
+@tf.custom_gradient
+def backwards(x):
+    return tf.identity(x), lambda upstream: -upstream
+
+
+@tf.custom_gradient
+def flat(x):
+    return tf.identity(x), tf.zeros_like
+
+
+def test_an_honest_model_passes_all_checks_and_the_numbers_are_there():
+    report = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), attacks=["cw-linf-40"], epsilon=EPSILON)
+    sheet = {check["name"]: check for check in report.to_dict()["checks"]}
+    assert list(sheet) == [name for name, _ in CHECKS]
+    failed = {name: check["detail"] for name, check in sheet.items() if check["status"] == "failed"}
+    assert not failed
+    not_run = {name for name, check in sheet.items() if check["status"] == "not run"}
+    assert not_run == {"a larger epsilon does not help the defender", "independent code agrees"}
+    assert sheet["a huge epsilon reaches zero"]["numbers"]["accuracy"] == 0.0
+    noise = sheet["random noise is weaker than FGSM"]["numbers"]
+    # In 40 dimensions a random direction does almost nothing of what the worst one does.
+    assert noise["random noise"] > noise["FGSM"] + 0.2
+    cost = report.settings["cost_of_checks"]
+    assert cost["images"] == 80 and cost["gradients"] > 80 and "Sanity checks: 14 passed" in str(report)
+    assert set(report.calibration) == {"clean", "adversarial"}
+    assert report.calibration["adversarial"]["examples"] == 80
+
+
+def test_gradients_that_point_the_wrong_way_are_found():
+    def model(x):
+        return LINEAR(backwards(x))
+
+    probe = probe_of(model, epsilon=6 * EPSILON)
+    probe.longer_pgd = probe.sweep = probe.pgd  # all of them climb the wrong way
+    assert status(sanity.noise_is_weaker, probe) == "failed"
+    assert status(sanity.black_box_is_weaker, probe) == "failed"
+    assert status(sanity.huge_epsilon_reaches_zero, probe) == "failed"
+
+
+def test_gradients_of_zero_are_found():
+    def model(x):
+        return LINEAR(flat(x))
+
+    check = sanity.gradients_are_there(probe_of(model))
+    assert check.status == "failed" and check.numbers["zero"] == 1.0
+
+
+def test_a_model_without_gradients_fails_where_it_should_and_is_not_run_elsewhere():
+    def model(x):
+        return LINEAR(tf.stop_gradient(x))
+
+    sheet, _ = sanity_sheet(probe_of(model))
+    found = {check.name: check.status for check in sheet}
+    assert found["gradients are there and finite"] == "failed"
+    assert found["FGSM is weaker than PGD"] == "not run"
+    assert found["logits are logits"] == "passed"
+
+
+def test_saturated_margins_are_found():
+    check = sanity.margins_are_not_saturated(probe_of(linear_model(scale=100.0)))
+    logits = 100 * np.asarray(LINEAR(IMAGES), "float64")
+    top = np.sort(logits, axis=1)
+    assert check.status == "failed"
+    assert check.numbers["share"] == pytest.approx((top[:, -1] - top[:, -2] >= 16).mean(), abs=0.02)
+
+
+def test_cosines_and_probabilities_are_not_logits():
+    def cosines(x):
+        return tf.tanh(0.1 * LINEAR(x))
+
+    def probabilities(x):
+        return tf.nn.softmax(LINEAR(x))
+
+    for model, word in ((cosines, "cosines"), (probabilities, "probabilities")):
+        check = sanity.logits_are_logits(probe_of(model))
+        assert check.status == "failed" and word in check.detail
+
+
+def test_what_another_scale_finds_is_found():
+    """At a thousandfold scale, cross-entropy is rounded to zero and its gradient with it."""
+    probe = probe_of(linear_model(scale=1000.0))
+    check = sanity.scale_does_not_matter(probe)
+    assert check.status == "failed"
+    assert check.numbers["flattery at scale 1"] > 0.2 and check.numbers["missed"] > 0.2
+    # An attack on the margin, which does not depend on the scale, leaves nothing to be found.
+    margin = athe_tf.attacks.get("cw-linf-20", epsilon=EPSILON).run(probe.target, IMAGES, LABELS)
+    probe.noise = probe.fgsm = probe.longer_pgd = probe.square = probe.pgd
+    line = AttackReport("cw-linf-20", ~margin.success, norms=margin.norm)
+    probe.lines = [line]
+    assert status(sanity.scale_does_not_matter, probe) == "passed"
+    assert status(sanity.attacks_are_strong_enough, probe) == "passed"
+    probe.lines = [AttackReport("weak", np.ones(80, bool), norms=margin.norm)]
+    weak = sanity.attacks_are_strong_enough(probe)
+    assert weak.status == "failed" and "Use more restarts" in weak.detail
+
+
+def test_images_that_depend_on_their_batch_are_found():
+    def model(x):
+        logits = LINEAR(x)
+        return logits - tf.reduce_mean(logits, axis=0, keepdims=True)
+
+    assert status(sanity.images_do_not_mix, probe_of(model)) == "failed"
+    assert status(sanity.images_do_not_mix, probe_of(LINEAR)) == "passed"
+
+
+def test_a_randomised_model_is_named_in_the_report():
+    def model(x):
+        return LINEAR(x) + tf.random.normal([tf.shape(x)[0], 5], stddev=0.3)
+
+    probe = probe_of(model)
+    assert status(sanity.model_is_deterministic, probe) == "failed"
+    report = athe_tf.evaluate(
+        model, (IMAGES, LABELS), attacks=["fgsm"], epsilon=EPSILON, checks=False, max_examples=20
+    )
+    assert any("The model is randomised" in text for text in report.warnings)
+    assert "Read the warnings" in report.to_dict()["verdict"]
+
+
+def test_a_model_that_wants_normalised_inputs_is_named_in_the_report():
+    rng = np.random.default_rng(0)
+    kernel = tf.constant(rng.normal(size=(40, 5)), tf.float32)
+
+    def model(x):
+        return tf.reshape(x, [-1, 40]) @ kernel
+
+    inside = (IMAGES - IMAGES.mean((0, 1, 2))) / IMAGES.std((0, 1, 2))
+    labels = np.asarray(model(inside)).argmax(1).astype("int32")
+    probe = probe_of(model, labels)
+    check = sanity.inputs_are_images(probe)
+    assert check.status == "failed" and check.numbers["accuracy otherwise"] == 1.0
+    assert any("expect other inputs" in text for text in probe.traits.warnings)
+
+
+def test_accuracies_that_rise_with_epsilon_are_found():
+    flags = np.arange(80) < 40
+    lines = [
+        AttackReport("pgd-5", flags, epsilon=0.1),
+        AttackReport("pgd-5 @ 0.2", np.ones(80, bool), epsilon=0.2),
+        AttackReport("fgsm", flags, epsilon=0.1),
+    ]
+    check = sanity.larger_epsilon_is_stronger(probe_of(LINEAR, lines=lines))
+    assert check.status == "failed" and check.numbers["largest rise"] == pytest.approx(0.5)
+
+
+def test_stronger_independent_code_is_found():
+    entry = {"tool": "x", "attack": "pgd-20", "ours": 0.5, "theirs": 0.4, "difference": 0.1}
+    assert status(sanity.independent_code_agrees, probe_of(LINEAR, verify=[entry])) == "failed"
+
+
+def test_a_model_that_is_never_right_has_nothing_to_check():
+    sheet, _ = sanity_sheet(probe_of(LINEAR, (LABELS + 1) % 5))
+    assert {check.status for check in sheet} == {"not run"}
+
+
+@pytest.mark.parametrize(
+    ("weak_alone", "strong_alone", "status"),
+    [
+        (0, 30, "passed"),
+        (2, 0, "passed"),
+        (3, 0, "passed"),
+        (5, 0, "failed"),
+        (12, 5, "passed"),
+        (40, 20, "failed"),
+    ],
+)
+def test_an_order_is_broken_by_what_chance_does_not_explain(weak_alone, strong_alone, status):
+    by_weak, by_strong = np.zeros(200, bool), np.zeros(200, bool)
+    by_weak[:weak_alone] = True
+    by_strong[weak_alone : weak_alone + strong_alone] = True
+    both = slice(100, 150)
+    by_weak[both] = by_strong[both] = True
+    probe = types.SimpleNamespace(rows=np.arange(200))
+    check = sanity._ordered(probe, ("weak", by_weak), ("strong", by_strong))
+    assert check.status == status
+    np.testing.assert_allclose(check.numbers["weak"], 1 - (50 + weak_alone) / 200)

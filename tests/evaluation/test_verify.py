@@ -1,0 +1,61 @@
+"""Cross-examination by other packages, and what happens where they are missing."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import athe_tf
+from athe_tf.attacks.engine.victim import victim
+from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.verify import verify
+from tests.linear_case import grey_images, linear_model, predictions, radii
+
+IMAGES = grey_images(60)
+LINEAR = linear_model(scale=0.1)
+LABELS = predictions(LINEAR, IMAGES)
+RADIUS = radii(LINEAR, IMAGES, LABELS, "linf")
+EPSILON = float(np.median(RADIUS))
+
+
+def case(norm="linf", epsilon=EPSILON):
+    return Case.open(victim(LINEAR), IMAGES, LABELS, norm, epsilon, 0, 25)
+
+
+def check_agreement(tool, norm="linf"):
+    radius = radii(LINEAR, IMAGES, LABELS, norm)
+    found = verify(case(norm, float(np.median(radius))), [tool])
+    assert [entry["attack"] for entry in found] == ["fgsm", "pgd-20"]
+    for entry in found:
+        assert entry["tool"] == tool
+        assert entry["difference"] == pytest.approx(entry["ours"] - entry["theirs"])
+        assert abs(entry["difference"]) <= 0.05
+        # Nobody moves an image across a boundary that is further away than epsilon.
+        assert 0.5 - 0.02 <= entry["theirs"] < 0.8
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_cleverhans_agrees(norm):
+    pytest.importorskip("cleverhans")
+    check_agreement("cleverhans", norm)
+
+
+@pytest.mark.parametrize("tool, package", [("foolbox", "foolbox"), ("art", "art")])
+def test_other_packages_agree(tool, package):
+    pytest.importorskip(package)
+    check_agreement(tool)
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "foolbox", None)
+    report = athe_tf.evaluate(
+        LINEAR, (IMAGES, LABELS), attacks=["fgsm"], epsilon=EPSILON, verify_with=["foolbox"], checks=False
+    )
+    entry = report.to_dict()["verify"][0]
+    assert (entry["tool"], entry["attack"]) == ("foolbox", "fgsm")
+    assert "pip install" in entry["not_run"] and "foolbox, fgsm: not run" in str(report)
+
+
+def test_a_norm_that_nobody_else_has_is_not_run():
+    entries = verify(case("l1"), ["cleverhans"])
+    assert all("linf and l2" in entry["not_run"] for entry in entries)

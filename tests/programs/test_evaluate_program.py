@@ -1,0 +1,206 @@
+"""`bin/evaluate`, called in this process: its output folder, its resume, and the input it refuses."""
+
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import athe_tf
+from athe_tf.evaluation.attack_run import Progress
+from athe_tf.evaluation.result import AttackReport
+from athe_tf.programs import evaluate as program
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.progress import AttackProgress, duration
+from tests.small_runs import tiny_batch, tiny_net
+
+X, _ = tiny_batch(40)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model with its data, and one for two classes."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    net = tiny_net("he", seed=2)
+    net.save(folder / "net.keras")
+    tiny_net("linear", classes=2).save(folder / "two.keras")
+    labels = np.asarray(net(X)).argmax(1)
+    images = X.astype("float32")
+    for name, y in (("data", labels), ("seven", np.arange(40) % 7), ("pair", np.arange(40) % 2)):
+        np.savez(folder / f"{name}.npz", x_train=images, y_train=y, x_test=images, y_test=y)
+    np.savez(folder / "empty.npz", x_train=images, y_train=labels, x_test=images[:0], y_test=labels[:0])
+    return folder
+
+
+def call(monkeypatch, *flags):
+    """The exit code of the program."""
+    monkeypatch.setattr(sys, "argv", ["bin/evaluate", *map(str, flags)])
+    with pytest.raises(SystemExit) as stopped:
+        program.main()
+    return stopped.value.code
+
+
+def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    flags = [f"--model={folder / 'net.keras'}", f"--dataset=npz:{folder / 'data.npz'}"]
+    flags += ["--attacks=fgsm,pgd-3x3", "--epsilon=0.06", f"--output={out}", "--nochecks", "--batch_size=10"]
+    calls = []
+
+    def stop(self, progress):
+        calls.append(progress)
+        if len(calls) == 6:  # in the second attack
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AttackProgress, "update", stop)
+        assert call(patched, *flags) == 130
+    assert (out / "state" / "fgsm.done.npz").exists() and not (out / "evaluation.json").exists()
+    capsys.readouterr()
+
+    assert call(monkeypatch, *flags) == 0
+    shown = capsys.readouterr()
+    assert "worst case" in shown.out and "open" in shown.out
+    assert shown.err.splitlines()[0].startswith("fgsm: ") and "pgd-3x3: " in shown.err
+    stored = json.loads((out / "evaluation.json").read_text())
+    assert not (out / "state").exists()
+    for name in ("report.html", "examples.npz"):
+        assert (out / name).exists(), name
+    assert stored["command"].startswith("bin/evaluate --model=") and "--nochecks" not in stored["command"]
+    assert "--checks=false" in stored["command"] and stored["angles"]["edges"][0] == 0.0
+    alone = athe_tf.evaluate(
+        folder / "net.keras",
+        athe_tf.data.load(f"npz:{folder / 'data.npz'}").test,
+        attacks=["fgsm", "pgd-3x3"],
+        epsilon=0.06,
+        checks=False,
+    )
+    assert stored["flags"]["pgd-3x3"] == "".join("01"[flag] for flag in alone["pgd-3x3"].robust.astype(int))
+
+    before = (out / "evaluation.json").read_bytes()
+    assert call(monkeypatch, *flags[:1], f"--dataset=npz:{folder / 'seven.npz'}", f"--output={out}") == 2
+    assert (out / "evaluation.json").read_bytes() == before  # earlier results are kept
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--model={f}/net.keras", "--dataset=npz:{f}/empty.npz"], "empty|no images"),
+        (
+            ["--model={f}/net.keras", "--dataset=npz:{f}/seven.npz"],
+            "has 4 classes, and the data set .* has 7",
+        ),
+        (["--model={f}/two.keras", "--dataset=npz:{f}/pair.npz", "--protocol=pas"], "at least 3 classes"),
+        (["--model={t}/broken", "--dataset=npz:{f}/data.npz"], "SavedModel in .* cannot be read"),
+        (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--output={t}/file/x"], "Cannot write"),
+        (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--image_size=9"], "cannot be called with"),
+    ],
+)
+def test_input_that_cannot_work_ends_with_a_message_and_code_2(
+    folder, tmp_path, monkeypatch, capsys, flags, message
+):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "saved_model.pb").write_bytes(b"\x00nonsense")
+    (tmp_path / "file").write_text("")
+    flags = [flag.format(f=folder, t=tmp_path) for flag in flags]
+    assert call(monkeypatch, *flags) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"protocol": "he202"}, "Did you mean 'he2020'"),
+        ({"protocol": "quick", "attacks": ("fgsm",)}, "either --protocol or --attacks"),
+        ({"protocol": "transfer"}, "--substitutes"),
+        ({"verify_with": ("art", "foolbx")}, "Did you mean 'foolbox'"),
+        ({"epsilons": (0.1, 8.0)}, "Did you mean --epsilon=8/255"),
+    ],
+)
+def test_flags_are_checked_before_tensorflow(flags, message):
+    with pytest.raises(athe_tf.InputError, match=message):
+        EvaluateConfig(model="m", **flags)
+
+
+def test_a_published_radius_comes_before_that_of_the_training():
+    config = EvaluateConfig(model="m:f", dataset="digits", protocol="imagenet")
+    assert program.fill_from_run(config, None).epsilon == pytest.approx(4 / 255)
+    own = EvaluateConfig(model="m:f", dataset="digits", protocol="imagenet", epsilon=0.1)
+    assert program.fill_from_run(own, None).epsilon == 0.1
+    quick = EvaluateConfig(model="m:f", dataset="digits", protocol="quick")
+    assert program.fill_from_run(quick, None).epsilon == pytest.approx(8 / 255)
+
+
+def test_the_command_repeats_what_was_asked_for():
+    config = EvaluateConfig(model="my run", attacks=("fgsm", "pgd-5"), epsilon=8 / 255, checks=False)
+    assert program.repeat_command(config) == (
+        "bin/evaluate '--model=my run' --attacks=fgsm,pgd-5 --epsilon=8/255 --checks=false"
+    )
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self):
+        return True
+
+
+def test_the_bar_shows_the_running_accuracy_and_the_time_left():
+    now = [100.0]
+    bar = AttackProgress(Terminal(), clock=lambda: now[0])
+    bar.update(Progress("pgd-20", 2, 3, 100.0, 400.0, 90, 100))
+    now[0] = 110.0
+    bar.update(Progress("pgd-20", 2, 3, 200.0, 400.0, 60, 100))
+    last = bar.stream.getvalue().rsplit("\r\033[K", 1)[-1]
+    # A hundred passes took ten seconds, two hundred are left.
+    assert last == "2 of 3, pgd-20  [############............]  50%   robust 60.0%   0:20 left"
+    bar.finished(AttackReport("pgd-20", np.ones(3, bool)))
+    assert bar.stream.getvalue().endswith("\r\033[K")
+
+
+def test_elsewhere_there_is_one_line_an_attack():
+    stream = io.StringIO()
+    shown = AttackProgress(stream)
+    shown.update(Progress("fgsm", 1, 2, 1.0, 2.0, 3, 4))
+    shown.finished(AttackReport("fgsm", np.array([True, False]), seconds=61.0))
+    shown.finished(AttackReport("feature", None, reason="no features."))
+    assert stream.getvalue() == "fgsm: 50.00 %, 1:01\nfeature: not run: no features.\n"
+    assert duration(3725) == "1:02:05"
+
+
+def test_nothing_of_others_is_removed_or_replaced(folder, tmp_path, monkeypatch, capsys):
+    flags = [f"--model={folder / 'net.keras'}", f"--dataset=npz:{folder / 'data.npz'}"]
+    flags += ["--attacks=fgsm", "--epsilon=0.06", "--nochecks"]
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "thesis.txt").write_text("precious")
+    assert call(monkeypatch, *flags, f"--output={tmp_path}") == 2
+    assert "state' holds other things" in capsys.readouterr().err
+    assert (tmp_path / "state" / "thesis.txt").read_text() == "precious"
+    out = tmp_path / "out"
+    for name in ("model_card.md", "report.html", "examples.npz", "evaluation.json", "model_info.json"):
+        out.mkdir(exist_ok=True)
+        (out / name).write_text("mine")
+        assert call(monkeypatch, *flags, f"--output={out}") == 2
+        assert f"{name}' exists, and athe_tf did not write it" in capsys.readouterr().err
+        assert (out / name).read_text() == "mine"
+        (out / name).unlink()
+    assert call(monkeypatch, *flags, f"--output={out}") == 0
+    assert call(monkeypatch, *flags, f"--output={out}") == 0  # what is ours is replaced
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *flags, "--output=") == 2
+    assert "--output= is empty" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_printed_is_saved(folder, tmp_path, capfd, monkeypatch):
+    flags = [f"--model={folder / 'net.keras'}", f"--dataset=npz:{folder / 'data.npz'}"]
+    flags += ["--attacks=fgsm", "--epsilon=0.06", "--nochecks"]
+    out = tmp_path / "out"
+    for output, code in ((f"--output={out}", 0), ("--seed=0", 1)):
+        with open("/dev/full", "w") as full:
+            monkeypatch.setattr(sys, "stdout", full)
+            assert call(monkeypatch, *flags, output) == code
+            monkeypatch.undo()
+        assert "Standard output cannot be written" in capfd.readouterr().err
+    assert (out / "evaluation.json").exists() and (out / "report.html").exists()

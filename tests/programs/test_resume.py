@@ -1,0 +1,217 @@
+"""A run that is killed and started again ends as if nothing had happened."""
+
+import dataclasses
+import json
+import os
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+from athe_tf.data import load, with_extra
+from athe_tf.programs import run
+from athe_tf.programs.backup import Progress, load_state, save_state
+from athe_tf.programs.callbacks import BestKeeper
+from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.run import train
+from athe_tf.programs.train import action
+from athe_tf.programs.workdir import Workdir, flagfile
+from athe_tf.training.registry import FRAMEWORKS
+from tests.small_runs import (
+    after_step,
+    assert_equal_weights,
+    get_weights,
+    photographed,
+    small_cnn_of_one_layer,
+    tiny_batch,
+    tiny_net,
+    tiny_splits,
+)
+from tests.warm_processes import exit_code_of
+from tests.worker_processes import Processes, wait_for
+
+# Every framework, and beside it what else must survive a kill. Four steps an epoch, three epochs.
+CASES: dict[str, dict] = {
+    "standard": {"framework": "standard"},
+    "pgd_at": {"framework": "pgd_at", "steps": 2},
+    "alp": {"framework": "alp", "steps": 2},
+    "trades": {"framework": "trades", "steps": 2},
+    "free_at": {"framework": "free_at", "replays": 2},
+    "fast_at, extra data": {"framework": "fast_at", "nfgsm_noise": 2.0, "extra_fraction": 0.25},
+    "mart, perturbed weights, average over epochs": {
+        "framework": "mart", "steps": 1, "awp_gamma": 0.01, "awp_start": 1.0, "swa_start": 1,
+    },
+    "llr, rising epsilon, resets": {
+        "framework": "llr", "steps": 1, "epsilon_schedule": "cosine", "lr_resets": (2.0,),
+    },
+    "cure, warm-up": {"framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5},
+    "gradalign, extra data, average over steps": {
+        "framework": "fast_at", "gradalign": 0.2, "guard_drop": 0.0, "ema": 0.9, "extra_fraction": 0.25,
+    },
+}  # fmt: skip
+
+
+def quiet(*args, **kwargs):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def no_export(monkeypatch):
+    """The export at the end of a run is tested elsewhere, and would be a fifth of the time here."""
+    monkeypatch.setattr(run, "export", quiet)
+
+
+def settings(case, workdir, **changes):
+    base = {
+        "epsilon": 0.1, "epochs": 3, "batch_size": 16, "learning_rate": 0.05, "lr_drops": (1.5,),
+        "validation_attack": "pgd-1", "augmentation": "pad_crop", "backup_minutes": 0.0, "head": "he",
+    }  # fmt: skip
+    if "extra_fraction" in CASES[case]:
+        base["extra_data"] = str(workdir.parent / "extra.npz")
+        images, labels = tiny_batch(20, seed=1)
+        np.savez(base["extra_data"], image=images, label=labels)
+    return TrainConfig(**base | CASES[case] | changes, workdir=str(workdir))
+
+
+def train_tiny(config):
+    """A run of the programs, without their output."""
+    splits = tiny_splits()
+    if config.extra_data is not None:
+        splits = with_extra(splits, config.extra_data, config.extra_fraction)
+    with small_cnn_of_one_layer():
+        return train(config, splits, Workdir(config.workdir), write=quiet)
+
+
+def die_in_step(number, config):
+    """Trains until SIGKILL ends this process, right after a step."""
+    run.export = quiet
+    with after_step(number, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        train_tiny(config)
+
+
+def kill_in_step(number, config):
+    assert exit_code_of(die_in_step, number, config) == -signal.SIGKILL
+
+
+def assert_same_run(straight, resumed, folders):
+    assert_equal_weights(get_weights(straight.net), get_weights(resumed.net))
+    assert_equal_weights(get_weights(straight.shipped), get_weights(resumed.shipped))
+    for folder in folders:
+        final = keras.models.load_model(Workdir(folder).final, compile=False)
+        assert_equal_weights(get_weights(straight.shipped), get_weights(final))
+    rows = [Workdir(folder).metrics.read_text().splitlines() for folder in folders]
+    for one, other in zip(*rows, strict=True):  # all but the seconds
+        assert one.rsplit(",", 1)[0] == other.rsplit(",", 1)[0]
+    assert len(rows[0]) == 1 + 3
+
+
+def test_every_framework_is_killed_here():
+    assert {options["framework"] for options in CASES.values()} == set(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(case, tmp_path):
+    killed = settings(case, tmp_path / "killed")
+    kill_in_step(6, killed)  # the second of the second epoch
+    workdir = Workdir(killed.workdir)
+    assert workdir.backup.exists() and not workdir.finished
+    resumed = train_tiny(killed)
+    straight = train_tiny(settings(case, tmp_path / "straight"))
+    assert int(resumed.optimizer.iterations) == 12 * CASES[case].get("replays", 1)
+    assert_same_run(straight, resumed, [tmp_path / "straight", tmp_path / "killed"])
+
+
+def test_a_run_can_be_interrupted_at_any_step(tmp_path):
+    straight = settings("trades", tmp_path / "straight")
+    # The first step, the last of an epoch, the first of the next.
+    copies = {step: tmp_path / f"stopped_{step}" for step in (1, 4, 5)}
+    with photographed(straight.workdir, copies):
+        expected = train_tiny(straight)
+    for folder in copies.values():
+        resumed = train_tiny(settings("trades", folder))
+        assert_same_run(expected, resumed, [tmp_path / "straight", folder])
+
+
+def test_the_program_can_be_killed_at_any_moment(tmp_path):
+    """Not after a step, but whenever the signal comes; and the same command goes on."""
+    config = TrainConfig(
+        dataset="digits", head="he", framework="trades", steps=2, epsilon=0.1, epochs=2, batch_size=256,
+        learning_rate=0.05, lr_drops=(1.0,), validation_attack="pgd-2", backup_minutes=0.0,
+        workdir=str(tmp_path / "killed"),
+    )  # fmt: skip
+    workdir, flags = Workdir(config.workdir), flagfile(config).split()
+    command = ("tests.tiny_train", *flags, f"--workdir={config.workdir}")
+    with Processes([command], tmp_path / "first") as first:
+        wait_for(workdir.backup, first)
+        first.kill(0)
+    assert not workdir.finished
+    with Processes([command], tmp_path / "second") as second:
+        second.succeed()
+        assert "Resuming" in second.text(0)
+    straight = dataclasses.replace(config, workdir=str(tmp_path / "straight"))
+    with small_cnn_of_one_layer():
+        trainer = train(straight, load("digits"), Workdir(straight.workdir), write=quiet)
+    assert_equal_weights(get_weights(trainer.net), final_weights(config.workdir))
+
+
+def final_weights(workdir):
+    return get_weights(keras.models.load_model(Workdir(workdir).final, compile=False))
+
+
+def test_the_backup_is_gone_when_the_run_is_finished_and_a_second_call_does_nothing(tmp_path, capsys):
+    config = settings("standard", tmp_path / "run", epochs=1)
+    train_tiny(config)
+    workdir = Workdir(config.workdir)
+    assert workdir.finished and not workdir.backup.exists()
+    before = workdir.final.stat().st_mtime_ns
+
+    class NoFlags(dict):
+        def __getitem__(self, name):
+            return type("Flag", (), {"value": False})
+
+    action(config, NoFlags())
+    assert "is finished" in capsys.readouterr().out
+    assert workdir.final.stat().st_mtime_ns == before
+
+
+def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
+    path = tmp_path / "best.keras"
+    keeper = BestKeeper(path, Progress())
+    keeper.set_model(tiny_net())
+    keeper.on_epoch_end(0, {"val_robust_accuracy": 0.5})
+    kept = path.read_bytes()
+    # A new process that lost its backup knows nothing but the files.
+    restarted = BestKeeper(path, Progress())
+    restarted.set_model(tiny_net(seed=1))
+    restarted.on_train_begin()
+    restarted.on_epoch_end(0, {"val_robust_accuracy": 0.4})
+    assert path.read_bytes() == kept
+    restarted.on_epoch_end(1, {"val_robust_accuracy": 0.6})
+    assert path.read_bytes() != kept
+    assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.6, "epoch": 2}
+
+
+@pytest.mark.parametrize("case, chosen_by", [("standard", "clean"), ("pgd_at", "robust")])
+def test_the_best_epoch_is_by_robust_accuracy_or_by_clean_accuracy_where_nothing_is_attacked(
+    case, chosen_by, tmp_path
+):
+    config = settings(case, tmp_path / "run", epochs=2, batch_size=64, epsilon=0.2, seed=1)
+    with small_cnn_of_one_layer():
+        train(config, load("digits"), Workdir(config.workdir), write=quiet)
+    rows = np.genfromtxt(Workdir(config.workdir).metrics, delimiter=",", names=True)
+    clean, robust = rows["val_clean_accuracy"], rows["val_robust_accuracy"]
+    assert clean.max() > robust.max()
+    best = json.loads((tmp_path / "run" / "best.json").read_text())["value"]
+    np.testing.assert_allclose(best, (clean if chosen_by == "clean" else robust).max(), atol=1e-6)
+
+
+def test_state_round_trips_every_variable(tmp_path):
+    trainer = train_tiny(settings("trades", tmp_path / "run", epochs=1))
+    save_state(tmp_path / "s.npz", trainer, Progress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))
+    kept = [np.asarray(v).copy() for v in (*trainer.variables, *trainer.optimizer.variables)]
+    for variable in trainer.net.trainable_variables:
+        variable.assign(np.zeros(variable.shape))
+    progress = load_state(tmp_path / "s.npz", trainer)
+    assert (progress.epoch, progress.step, progress.best) == (3, 2, 0.5)
+    assert_equal_weights(kept, [np.asarray(v) for v in (*trainer.variables, *trainer.optimizer.variables)])

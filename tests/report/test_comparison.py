@@ -1,0 +1,250 @@
+"""Several evaluations side by side."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import athe_tf
+from athe_tf.report.comparison import Cell, compare
+from athe_tf.report.comparison_page import overlap, render_comparison
+from athe_tf.report.reading import read_evaluation
+from tests.page_parts import Page
+from tests.report_case import CONFIG, small_evaluation, write_evaluation
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRADES = {**CONFIG}
+PGD = {**CONFIG, "framework": "pgd_at", "head": "linear"}
+
+
+def evaluations(tmp_path, *described):
+    """Reads back `(name, evaluation, config)`."""
+    return [
+        read_evaluation(write_evaluation(tmp_path / name, data, config)) for name, data, config in described
+    ]
+
+
+def seeds(name, config, accuracies, **changes):
+    return [
+        (f"{name}{seed}", small_evaluation(share, **changes), {**config, "seed": seed})
+        for seed, share in enumerate(accuracies)
+    ]
+
+
+def test_seeds_become_a_mean_and_a_standard_deviation(tmp_path):
+    shares = [0.60, 0.63, 0.612]
+    found = compare(evaluations(tmp_path, *seeds("a", TRADES, shares), ("b", small_evaluation(0.5), PGD)))
+    assert [row.label for row in found.rows] == ["trades + he", "pgd_at"]
+    assert found.columns == ("clean", "pgd-20", "worst case") and found.warnings == ()
+    cell = found.rows[0].cell("worst case")
+    assert cell.mean == pytest.approx(np.mean(shares))
+    assert cell.deviation == pytest.approx(np.std(shares, ddof=1))
+    assert cell.interval is None
+    single = found.rows[1].cell("worst case")
+    assert single.deviation is None and single.interval == pytest.approx((0.43, 0.57))
+
+
+def test_the_table_reads_like_one_of_a_paper(tmp_path):
+    found = compare(
+        evaluations(tmp_path, *seeds("a", TRADES, [0.6, 0.62]), ("b", small_evaluation(0.5), PGD))
+    )
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["accuracy", "in", "%", "clean", "pgd-20", "worst", "case"]
+    assert lines[2].split("  ")[-1] == "61.00 ± 1.41"
+    assert lines[3].split()[-1] == "50.00"
+    assert len({len(line) for line in lines[:4]}) == 1
+    assert "mean and standard deviation of seeds 0, 1" in str(found)
+
+
+def test_only_the_seed_may_differ_within_a_row(tmp_path):
+    other = {**TRADES, "scale": 10.0, "seed": 1}
+    elsewhere = {**TRADES, "seed": 2, "workdir": "/somewhere/else", "data_dir": "x"}
+    found = compare(
+        evaluations(
+            tmp_path,
+            ("a", small_evaluation(0.5), TRADES),
+            ("b", small_evaluation(0.5), other),
+            ("c", small_evaluation(0.5), elsewhere),
+        )
+    )
+    assert [row.label for row in found.rows] == ["trades + he (scale 15)", "trades + he (scale 10)"]
+    assert found.rows[0].seeds == [0, 2]
+
+
+def test_the_same_seed_twice_is_not_averaged(tmp_path):
+    found = compare(
+        evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", small_evaluation(0.6), TRADES))
+    )
+    assert [row.label for row in found.rows] == ["trades + he [1]", "trades + he [2]"]
+    assert "a seed in common, and are not averaged" in found.warnings[0]
+
+
+def test_models_without_a_run_stand_alone(tmp_path):
+    found = compare(
+        evaluations(
+            tmp_path, ("a", small_evaluation(0.5), None), ("b", small_evaluation(0.6, model="x"), None)
+        )
+    )
+    assert [row.label for row in found.rows] == ["best.keras", "x"] and found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"dataset": "cifar10 (test)"}, "other data: digits (test) (trades + he); cifar10 (test) (pgd_at)"),
+        ({"epsilon": "0.1"}, "other epsilons: 0.2 (trades + he); 0.1 (pgd_at)"),
+        ({"norm": "l2"}, "other norms: linf"),
+        ({"examples": 100}, "other numbers of images: 200 (trades + he); 100 (pgd_at)"),
+        ({"labels": [1, 0]}, "other images: the labels of the evaluations differ"),
+        ({"attacks": []}, "a worst case over other attacks: pgd-20 (trades + he); none (pgd_at)"),
+    ],
+)
+def test_rows_that_cannot_be_compared_are_named(changes, message, tmp_path):
+    one = ("a", small_evaluation(0.5, labels=[0, 1]), TRADES)
+    found = compare(evaluations(tmp_path, one, ("b", small_evaluation(0.6, **changes), PGD)))
+    assert any(message in warning for warning in found.warnings), found.warnings
+    assert found.best("worst case") is None
+    page = Page(render_comparison(found))
+    assert "no winner is named" in page.text and "td.best" not in page.text
+    assert not [cell for cell in page.all("td") if "best" in cell.get("class", "")]
+
+
+def test_an_attack_that_was_run_in_another_way_is_named(tmp_path):
+    weak = small_evaluation(0.6)
+    weak["attacks"][0]["settings"].update(logit_scale=1, steps=7)
+    found = compare(evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", weak, PGD)))
+    assert found.warnings == ("Not comparable, pgd-20 was run with another steps, logit_scale.",)
+
+
+def test_columns_that_a_row_lacks_stay_empty(tmp_path):
+    more = small_evaluation(0.6)
+    more["attacks"].append({**more["attacks"][0], "name": "fgsm"})
+    more["attacks"].append({**more["attacks"][0], "epsilon": 0.1, "accuracy": 0.8})
+    more["corruptions"] = {"severities": [1], "accuracy": {"fog": [0.5]}, "mca": 0.5}
+    found = compare(evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", more, PGD)))
+    assert found.columns == ("clean", "pgd-20", "fgsm", "pgd-20 @ 0.1", "worst case", "mCA")
+    assert found.rows[0].cell("fgsm") is None
+    assert found.rows[1].cell("pgd-20 @ 0.1").mean == 0.8
+
+
+def test_the_verdict_says_when_a_difference_is_within_the_uncertainty(tmp_path):
+    clear = compare(evaluations(tmp_path, *seeds("a", TRADES, [0.6, 0.61]), *seeds("b", PGD, [0.5, 0.51])))
+    page = Page(render_comparison(clear))
+    assert "trades + he holds up best, with 60.50 ± 0.71 % in the worst case, before pgd_at" in page.text
+    assert "within the uncertainty" not in page.text
+    assert len([cell for cell in page.all("td") if "best" in cell.get("class", "")]) == 4  # clean is a tie
+    close = compare(
+        evaluations(tmp_path, ("c", small_evaluation(0.5), TRADES), ("d", small_evaluation(0.52), PGD))
+    )
+    assert "within the uncertainty" in Page(render_comparison(close)).text
+
+
+def test_corruptions_stand_side_by_side(tmp_path):
+    def measured(noise):
+        groups = {"noise": noise, "blur": 0.5}
+        part = {"severities": [1], "accuracy": {"fog": [0.5]}, "groups": groups, "mca": 0.5}
+        return small_evaluation(0.9, attacks=[], corruptions=part)
+
+    found = compare(
+        evaluations(
+            tmp_path,
+            ("a0", measured(0.6), TRADES),
+            ("a1", measured(0.7), {**TRADES, "seed": 1}),
+            ("b", measured(0.2), PGD),
+        )
+    )
+    page = Page(render_comparison(found))
+    assert found.columns == ("clean", "mCA")  # without an attack there is no worst case
+    assert "noise blur trades + he 65.00 50.00 pgd_at 20.00 50.00" in page.text
+    assert "nothing is known about robustness" in page.text
+
+
+def test_bounds_overlap_when_they_meet():
+    assert overlap(Cell((0.5,), (0.4, 0.6)), Cell((0.7,), (0.6, 0.8)))
+    assert not overlap(Cell((0.5,), (0.4, 0.59)), Cell((0.7,), (0.6, 0.8)))
+    # 0.5 and 0.6 have the mean 0.55 and the standard deviation 0.0707.
+    assert overlap(Cell((0.5, 0.6)), Cell((0.7,), (0.62, 0.8)))
+    assert not overlap(Cell((0.5, 0.6)), Cell((0.7,), (0.621, 0.8)))
+
+
+def test_curves_and_settings_that_differ_are_shown(tmp_path):
+    curve = [{"epsilon": e, "accuracy": a, "interval": [a, a]} for e, a in ((0.0, 0.9), (0.2, 0.5))]
+    found = compare(
+        evaluations(
+            tmp_path,
+            ("a", small_evaluation(0.5, curve=curve), TRADES),
+            ("b", small_evaluation(0.6, curve=curve), PGD),
+        )
+    )
+    page = Page(render_comparison(found))
+    assert page.sections() == ["accuracy", "bars", "curve", "settings", "sources"]
+    assert "head framework" in page.text and "scale" not in page.text
+    assert not page.all("script") and all(link["href"].startswith("#") for link in page.all("a"))
+
+
+# -- the program --------------------------------------------------------------------------------------------
+
+
+def program(*arguments, cwd):
+    command = [sys.executable, str(ROOT / "bin" / "report"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=60)
+
+
+def test_the_program_compares_and_prints_the_table(tmp_path):
+    evaluations(tmp_path, *seeds("a", TRADES, [0.6, 0.62]), ("b", small_evaluation(0.5), PGD))
+    done = program("a0", "a1", "b", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "trades + he" in done.stdout and "61.00 ± 1.41" in done.stdout
+    assert done.stdout.endswith("Written to comparison.html.\n")
+    assert Page((tmp_path / "comparison.html").read_text()).sections()
+
+
+def test_the_program_reports_on_one(tmp_path):
+    evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES))
+    done = program("a", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("report.html", "model_card.md", "model_info.json"):
+        assert f"Written to a/evaluation/{name}." in done.stdout
+        assert (tmp_path / "a" / "evaluation" / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "Say which evaluations to report on"),
+        (["a", "a"], "Name each evaluation once. Received twice: a"),
+        (["a", "nowhere"], "There is no folder 'nowhere'"),
+        (["a", "broken"], "is not JSON"),
+        (["a", "--output=x.html"], "--output is for comparisons"),
+        (["a", "b", "--output=a/config.json/x.html"], "Cannot write 'a/config.json/x.html': File exists"),
+        (["a", "b", "--outptu=x"], "Did you mean 'output'"),
+    ],
+)
+def test_the_program_refuses_bad_input(arguments, message, tmp_path):
+    evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", small_evaluation(0.5), PGD))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "evaluation.json").write_text("{")
+    refused = program(*arguments, cwd=tmp_path)
+    assert refused.returncode == 2 and refused.stdout == ""
+    assert "Traceback" not in refused.stderr and message in refused.stderr
+
+
+def test_the_manual_names_the_folders(tmp_path):
+    manual = program("--helpshort", cwd=tmp_path)
+    assert manual.returncode == 0 and "FOLDERS: Folders of bin/evaluate" in manual.stdout
+    assert "--folders" not in manual.stdout
+
+
+def test_nothing_to_compare_is_an_error():
+    with pytest.raises(athe_tf.InputError, match="nothing to compare"):
+        compare([])
+
+
+def test_a_comparison_is_plain_data(tmp_path):
+    """Labels and folders are texts, so that others can put the table elsewhere."""
+    found = compare(evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES)))
+    table = {row.label: {column: row.cell(column).mean for column in found.columns} for row in found.rows}
+    assert json.loads(json.dumps(table)) == {"trades + he": {"clean": 0.9, "pgd-20": 0.5, "worst case": 0.5}}

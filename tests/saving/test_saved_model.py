@@ -1,0 +1,105 @@
+"""Export: the SavedModel is the model, to the attacker too."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import athe_tf
+from athe_tf import attacks
+from athe_tf.attacks.engine.victim import saved_model_victim
+from athe_tf.programs.open_model import open_victim
+from athe_tf.saving.keras_file import load_model
+from athe_tf.utils.errors import InputError
+from tests.small_runs import tiny_batch, tiny_net
+
+X, Y = tiny_batch(40)
+
+
+@pytest.fixture(scope="module", params=["he", "mhe", "linear"])
+def exported(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    net = tiny_net(request.param)
+    net.save(folder / "m.keras")
+    athe_tf.export(net, folder / "saved", margin=0.2)
+    return net, folder
+
+
+def test_logits_features_and_gradients_are_those_of_the_keras_file(exported):
+    _, folder = exported
+    keras_victim = athe_tf.victim(load_model(folder / "m.keras"))
+    saved = open_victim(folder / "saved")
+    np.testing.assert_allclose(saved.logits(X), keras_victim.logits(X), atol=1e-6)
+    np.testing.assert_allclose(saved.features(X), keras_victim.features(X), atol=1e-6)
+    images = tf.constant(X)
+    gradients = []
+    for target in (keras_victim, saved):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            value = tf.reduce_sum(tf.square(target.logits(images)))
+        gradients.append(tape.gradient(value, images))
+    np.testing.assert_allclose(*gradients, atol=1e-4)
+
+
+def test_robust_flags_are_those_of_the_keras_file(exported):
+    _, folder = exported
+    attack = attacks.get("pgd-10x2", epsilon=0.03)
+    targets = [athe_tf.victim(load_model(folder / "m.keras")), open_victim(folder / "saved")]
+    y = np.asarray(targets[0].logits(X)).argmax(1)
+    results = [attack.run(target, X, y) for target in targets]
+    close = np.zeros(len(X), bool)
+    for result, target in zip(results, targets, strict=True):
+        top = np.sort(np.asarray(target.logits(result.x_adv)), axis=1)
+        close |= top[:, -1] - top[:, -2] < 1e-4
+    np.testing.assert_array_equal(results[0].success[~close], results[1].success[~close])
+
+
+def test_the_card_tells_head_scale_margin_and_classes(exported):
+    _, folder = exported
+    card = json.loads((folder / "saved" / "athe_tf.json").read_text())
+    linear = card["head"] == "linear"
+    assert card["scale"] == (None if linear else 15.0)
+    assert (card["margin"], card["num_classes"], card["input_shape"]) == (0.2, 4, [8, 8, 1])
+    target = saved_model_victim(folder / "saved")
+    assert target.scale == (1.0 if linear else 15.0) and target.num_classes == 4
+
+
+def test_the_normalisation_inside_the_model_is_on_the_card(tmp_path):
+    net = athe_tf.models.build("small_cnn", 3, input_shape=(8, 8, 1), mean=(0.3,), std=(0.5,))
+    card = athe_tf.export(net, tmp_path / "e")
+    np.testing.assert_allclose(card["normalization"]["mean"], [0.3], rtol=1e-6)
+    np.testing.assert_allclose(card["normalization"]["std"], [0.5], rtol=1e-6)
+
+
+def test_an_export_never_overwrites(exported):
+    net, folder = exported
+    with pytest.raises(InputError, match="exists already"):
+        athe_tf.export(net, folder / "saved")
+
+
+def test_a_model_that_keras_itself_exported_is_a_victim_too(tmp_path):
+    net = tiny_net("linear")
+    net.export(str(tmp_path / "plain"), verbose=False)
+    np.testing.assert_allclose(open_victim(tmp_path / "plain").logits(X), net(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip file", None])
+def test_a_truncated_file_is_named_as_such(tmp_path, content):
+    path = tmp_path / "m.keras"
+    tiny_net().save(path)
+    path.write_bytes(path.read_bytes()[:1000] if content is None else content)
+    with pytest.raises(InputError, match="cannot be read: .* truncated"):
+        open_victim(path)
+
+
+def test_a_missing_model_names_its_neighbour(tmp_path):
+    tiny_net().save(tmp_path / "best.keras")
+    with pytest.raises(InputError, match=r"There is no model at .*Did you mean '.*best.keras'"):
+        open_victim(tmp_path / "bets.keras")
+
+
+def test_a_corrupt_saved_model_is_refused(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="cannot be read"):
+        open_victim(tmp_path)

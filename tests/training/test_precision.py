@@ -1,0 +1,117 @@
+"""Arithmetic in half and in double precision."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import athe_tf
+from athe_tf import attacks
+from athe_tf.programs import build
+from athe_tf.programs.callbacks import last_learning_rate
+from athe_tf.programs.config import TrainConfig
+from athe_tf.utils.errors import InputError
+from tests.small_runs import get_weights, small_cnn_of_one_layer, tiny_batch, tiny_splits
+
+X, Y = tiny_batch()
+
+
+def make_trainer(precision, **changes):
+    """The trainer of a small run. With ReLU, features that are nearly all zero make rounding matter."""
+    settings = {
+        "framework": "pgd_at", "head": "he", "model": "small_cnn", "epsilon": 0.1, "epochs": 1,
+        "batch_size": 16, "activation": "softplus", "lr_schedule": "constant", "learning_rate": 0.05,
+    }  # fmt: skip
+    config = TrainConfig(**settings | {"precision": precision} | changes)
+    with small_cnn_of_one_layer():
+        return build.make_trainer(config, tiny_splits())
+
+
+def with_round_weights(trainer):
+    """The trainer, with weights that are the same in float32 and float64."""
+    rng = np.random.default_rng(0)
+    for variable in trainer.net.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape).astype("float16") / 4)
+    if trainer.averaged is not None:
+        trainer.averaged.set_weights(trainer.net.get_weights())
+    return trainer
+
+
+def test_mixed_precision_is_refused_without_an_accelerator():
+    config = TrainConfig(precision="mixed_bfloat16", epochs=1, batch_size=16)
+    with pytest.raises(InputError, match=r"needs an accelerator.*Leave it out"):
+        build.make_trainer(config, tiny_splits())
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_trains_with_a_head_in_float32(precision, monkeypatch):
+    monkeypatch.setattr(build, "check_precision", lambda config: None)
+    policy = keras.config.dtype_policy().name
+    trainer = make_trainer(precision, framework="trades", steps=1)
+    assert keras.config.dtype_policy().name == policy
+    assert trainer.net.get_layer("conv1").compute_dtype == precision.removeprefix("mixed_")
+    assert isinstance(trainer.net.layers[-1], athe_tf.CosineDense) and trainer.net(X).dtype == tf.float32
+    scaled = isinstance(trainer.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert scaled == (precision == "mixed_float16")
+    np.testing.assert_allclose(last_learning_rate(trainer.optimizer), 0.05)
+    before = get_weights(trainer.net)
+    loss = trainer.train_on_batch(X, Y, return_dict=True)["loss"]
+    assert np.isfinite(loss)
+    changed = [not np.array_equal(a, b) for a, b in zip(before, get_weights(trainer.net), strict=True)]
+    assert any(changed) and all(np.isfinite(w).all() for w in get_weights(trainer.net))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # From its own start the first gradients of TRADES are nearly rounding errors.
+        {"framework": "trades", "steps": 2, "start": "uniform"},
+        {"framework": "alp", "steps": 2, "norm": "l2", "epsilon": 1.0, "restarts": 2},
+        {"framework": "mart", "steps": 2, "norm": "l1", "epsilon": 3.0},
+        {"framework": "free_at", "norm": "l2", "epsilon": 1.0, "replays": 2},
+        {"framework": "fast_at", "gradalign": 0.2, "head": "linear"},
+        {"framework": "llr", "llr_preset": "code"},
+        {"steps": 2, "awp_gamma": 0.01, "ema": 0.9, "clip_norm": 1.0, "epsilon_schedule": "linear"},
+    ],
+    ids=lambda changes: changes.get("framework", "pgd_at"),
+)
+def test_a_step_in_float64_is_the_step_in_float32_with_more_digits(changes):
+    precisions = ("float32", "float64")
+    trainers = [with_round_weights(make_trainer(precision, **changes)) for precision in precisions]
+    losses = [trainer.train_on_batch(X, Y, return_dict=True)["loss"] for trainer in trainers]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    single, double = (get_weights(trainer.net) for trainer in trainers)
+    assert {w.dtype.name for w in single} == {"float32"} and {w.dtype.name for w in double} == {"float64"}
+    for one, other in zip(single, double, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+
+
+def test_a_model_in_float64_is_validated_by_any_attack():
+    trainer = make_trainer("float64", framework="standard", validation_attack="apgd-ce-2")
+    logs = trainer.test_on_batch(X, Y, return_dict=True)
+    assert np.isfinite(logs["loss"]) and logs["robust_accuracy"] <= logs["clean_accuracy"]
+
+
+def test_images_are_crafted_in_float64():
+    """Where pixels end shows it: whole steps of 0.1 / 3 away, to more digits than float32 has."""
+    trainer = make_trainer("float64", steps=3, step_size=0.1 / 3, start="zero", epsilon=0.5)
+    crafted = tf.function(trainer.craft)(tf.constant(X, tf.float64), tf.constant(Y))
+    assert crafted.dtype == tf.float64
+    inside = (X > 0.2) & (X < 0.8)
+    steps = (crafted.numpy() - X)[inside] / (0.1 / 3)
+    np.testing.assert_allclose(steps, np.round(steps), atol=1e-12)
+    assert np.abs(steps).max() > 0.5
+
+
+def test_a_model_in_float64_is_saved_exported_and_attacked_like_any_other(tmp_path):
+    net = make_trainer("float64").net
+    net.save(tmp_path / "net.keras")
+    athe_tf.export(net, tmp_path / "exported")
+    expected = net(X).numpy()
+    loaded = athe_tf.load_model(tmp_path / "net.keras")
+    np.testing.assert_allclose(loaded(X), expected, rtol=1e-12)
+    np.testing.assert_allclose(athe_tf.victim(tmp_path / "exported").logits(X), expected, rtol=1e-5)
+    attack = attacks.get("pgd-2", epsilon=0.1)
+    results = [attack.run(model, X, Y) for model in (net, tmp_path / "exported")]
+    assert results[0].x_adv.dtype == np.float32
+    np.testing.assert_array_equal(results[0].success, results[1].success)
