@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
+QUICK_TESTS := tests/utils tests/report tests/test_import.py tests/test_threat.py tests/test_losses.py \
+	tests/data/test_names.py tests/training/test_options.py tests/programs/test_configs.py \
+	--deselect=tests/report/test_report.py::test_what_an_evaluation_returns_can_be_shown
 
-.PHONY: help install demo test lint clean
+.PHONY: help install demo check test lint clean
 
 help:
-	@echo "make demo     train, evaluate, export and report on a TRADES+HE classifier of digits (about 2 minutes)"
-	@echo "make test     lint and run the tests"
-	@echo "make install  make $(VENV) with athe_tf and its test tools"
+	@echo "make demo     train, evaluate and export a TRADES+HE classifier of digits, and write a report (about 2 minutes)"
+	@echo "make check    lint and run the quickest tests, for daily use (under 2 minutes)"
+	@echo "make test     lint and run all tests"
+	@echo "make lint     ruff, mypy and the import rules"
+	@echo "make install  create $(VENV) with athe_tf and its test tools"
 	@echo "make clean    remove $(VENV) and $(DEMO)"
 
 install: $(STAMP)
@@ -31,6 +36,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: $(STAMP) lint
+	$(BIN)/python -m pytest $(QUICK_TESTS)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist=worksteal

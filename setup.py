@@ -20,24 +20,35 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["athe_tf", "athe_tf.*"]),
-    package_data={"": ["*.pyi", "py.typed"], "athe_tf.data": ["files/*"], "athe_tf.report": ["style.css"]},
+    package_data={
+        "": ["*.pyi", "py.typed"],
+        "athe_tf.data": ["files/*"],
+        "athe_tf.report": ["style.css", "schemas/*.json"],
+    },
     install_requires=[
         "tensorflow>=2.21",
         "keras>=3.13.2",  # older versions run code from, or read other files through, a model file
         "tensorflow-datasets>=4.9.4",
         "importlib_resources>=6",  # tensorflow-datasets imports it to download, without asking for it
         "absl-py>=2.1",
+        "jsonschema>=4.18",
         "lazy_loader>=0.4",
         "numpy>=1.26",
+        "scipy>=1.11",
         # Independent attacks to check ours against; imported only when asked for.
         "cleverhans>=4.0",
-        "matplotlib>=3.8",
     ],
     extras_require={
         "crosscheck": ["foolbox>=3.3.4", "adversarial-robustness-toolbox>=1.20", "multiprocess"],
-        "tensorboard": ["tensorboard>=2.18"],
-        "torch": ["torch>=2.2"],
-        "test": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.6", "mypy>=1.11", "scipy>=1.11"],
+        # Some benchmarks and comparisons also use PyTorch, if it is installed; see docs/attacks.md.
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3.6",
+            "ruff>=0.6",
+            "mypy>=1.11",
+            "import-linter>=2",
+            "matplotlib>=3.8",
+        ],
     },
     entry_points={
         "console_scripts": [

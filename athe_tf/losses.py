@@ -1,6 +1,6 @@
-"""Training losses: cross-entropy with an angular margin, and the divergences between two predictions.
+"""Training losses: cross-entropy with an angular margin, and divergences between two predictions.
 
-Functions here work on a batch and return one number an example; `athe_tf.training` averages them.
+The functions work on a batch and return one value per example; `athe_tf.training` averages them.
 """
 
 import keras
@@ -8,17 +8,26 @@ import tensorflow as tf
 
 from athe_tf.utils.errors import check
 
+__all__ = ["MarginCrossentropy", "kl_divergence", "logit_pairing", "margin_crossentropy"]
+
 SMALLEST_SQUARED_LENGTH = 1e-24
 
 
-def margin_crossentropy(labels, logits, shift=0.0, label_smoothing=0.0):
-    """Cross-entropy from logits after the true logit lost `shift`; one number an example.
+def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> tf.Tensor:
+    """Cross-entropy from logits, with `shift` subtracted from the true logit; one value per example.
+
+    Example:
+
+    >>> logits = np.array([[3.0, 0.0]], "float32")
+    >>> athe_tf.losses.margin_crossentropy(np.array([0]), logits, shift=3.0).numpy().round(4)
+    array([0.6931], dtype=float32)
 
     Args:
         labels: Integer labels `[N]`.
         logits: `[N, L]`.
-        shift: Subtracted from the true logit: `scale * margin`, the s * m of Eq. 6.
-        label_smoothing: Mass taken from the true class and spread over all `L` classes.
+        shift: Subtracted from the true logit: `scale * margin`, the s * m of Eq. 6. Defaults to 0.
+        label_smoothing: Probability taken from the true class and distributed over all `L` classes.
+            Defaults to 0.
     """
     classes = logits.shape[-1]
     target = tf.one_hot(labels, classes, dtype=logits.dtype)
@@ -29,24 +38,40 @@ def margin_crossentropy(labels, logits, shift=0.0, label_smoothing=0.0):
     return -tf.reduce_sum(target * log_probabilities, axis=-1)
 
 
-def kl_divergence(reference_logits, logits):
-    """`KL(softmax(reference) || softmax(logits))`; one number an example.
+def kl_divergence(reference_logits, logits) -> tf.Tensor:
+    """`KL(softmax(reference) || softmax(logits))`; one value per example.
 
-    Written with log-softmax on both sides, so that a probability that underflows to zero contributes
+    Computed from log-softmax on both sides, so that a probability that underflows to zero contributes
     zero instead of NaN.
+
+    Example:
+
+    >>> logits = np.array([[1.0, 0.0]], "float32")
+    >>> athe_tf.losses.kl_divergence(logits, logits).numpy()
+    array([0.], dtype=float32)
+
+    Args:
+        reference_logits: `[N, L]`.
+        logits: `[N, L]`.
     """
     log_p = tf.nn.log_softmax(reference_logits)
     return tf.reduce_sum(tf.exp(log_p) * (log_p - tf.nn.log_softmax(logits)), axis=-1)
 
 
-def logit_pairing(logits, other_logits, form="mse"):
-    """How far two predictions are apart; one number an example.
+def logit_pairing(logits, other_logits, form: str = "mse") -> tf.Tensor:
+    """The distance between two predictions; one value per example.
+
+    Example:
+
+    >>> one, other = np.array([[1.0, 0.0]], "float32"), np.array([[0.0, 0.0]], "float32")
+    >>> athe_tf.losses.logit_pairing(one, other).numpy()
+    array([0.5], dtype=float32)
 
     Args:
         logits: `[N, L]`.
         other_logits: `[N, L]`.
-        form: `"mse"`, the mean of the squared differences over the classes, or `"l2"`, the Euclidean
-            length of the difference.
+        form: `"mse"` (default), the mean of the squared differences over the classes, or `"l2"`, the
+            Euclidean norm of the difference.
     """
     squares = tf.square(logits - other_logits)
     if form == "mse":
@@ -60,20 +85,20 @@ class MarginCrossentropy(keras.losses.Loss):
     """Cross-entropy that asks for a margin: Eq. 6 of the hypersphere-embedding paper.
 
     `scale * margin` is subtracted from the logit of the true class before a stable cross-entropy from
-    logits. The logits are those of `athe_tf.CosineDense`, that is already scaled. The margin is for
-    training alone; predictions and attacks know nothing of it.
+    logits. The logits are those of `athe_tf.CosineDense`, which are already scaled. The margin is used in
+    training only, not for predictions and attacks.
 
     Example:
 
-    >>> loss = MarginCrossentropy(margin=0.2, scale=15.0)
+    >>> loss = athe_tf.MarginCrossentropy(margin=0.2, scale=15.0)
     >>> round(float(loss(np.array([0]), np.array([[3.0, 0.0]]))), 4)     # log(1 + exp(15 * 0.2 - 3)) = log 2
     0.6931
 
     Args:
         margin: The m of the paper: a difference of cosines for HE (0.2 there), of angles in radians
             for m-HE (0.1 there). Defaults to `0.2`.
-        scale: The s of the paper; give the head's. Defaults to `15.0`.
-        label_smoothing: Mass spread uniformly over all classes. Defaults to `0.0`.
+        scale: The s of the paper, that of the head. Defaults to `15.0`.
+        label_smoothing: Probability distributed uniformly over all classes. Defaults to `0.0`.
 
     Reference:
         Pang et al., NeurIPS 2020, Eq. 6; the form is CosFace's (Wang et al., CVPR 2018).
@@ -81,11 +106,11 @@ class MarginCrossentropy(keras.losses.Loss):
 
     def __init__(
         self,
-        margin=0.2,
-        scale=15.0,
-        label_smoothing=0.0,
-        name="margin_crossentropy",
-        reduction="sum_over_batch_size",
+        margin: float = 0.2,
+        scale: float = 15.0,
+        label_smoothing: float = 0.0,
+        name: str = "margin_crossentropy",
+        reduction: str = "sum_over_batch_size",
         dtype=None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)

@@ -2,6 +2,7 @@
 
 A norm is three verbs and a ruler: where to start (`random_start`), which way is steepest (`ascent`), how
 to come back (`project`), and how far one went (`distance`). Images are batches `[N, H, W, C]` in [0, 1].
+All that depends on the norm is a method or an attribute here; attacks do not switch on its name.
 """
 
 import math
@@ -9,46 +10,52 @@ import math
 import tensorflow as tf
 
 from athe_tf.utils import rng
-from athe_tf.utils.errors import InputError, check, check_choice
-
-STARTS = ("uniform", "gaussian", "zero")
+from athe_tf.utils.choices import NORMS, STARTS, check_epsilon
+from athe_tf.utils.errors import check_choice
 
 # The start of the released TRADES and HE code: x + 0.001 N(0, I).
 GAUSSIAN_START = 0.001
 TINY = 1e-12
+# A norm is the rounded sum of rounded differences: a strict comparison would reject images on the sphere.
+TOLERANCE = 1e-6
 
 
 def per_example(values):
-    """`[N]` to `[N, 1, 1, 1]`, to meet a batch of images."""
+    """`[N]` to `[N, 1, 1, 1]`, to broadcast against a batch of images."""
     return tf.reshape(values, [-1, 1, 1, 1])
 
 
-def _flat(x):
+def flat(x):
+    """Images as rows: `[N, H, W, C]` to `[N, H * W * C]`."""
     return tf.reshape(x, [tf.shape(x)[0], -1])
 
 
 class ThreatModel:
     """All images within `epsilon` of the original in some norm, and within [0, 1].
 
+    Example:
+
+    >>> ball = threat_model("l2", 0.5)
+    >>> float(ball.length(ball.project_perturbation(tf.ones([1, 2, 2, 1])))[0])
+    0.5
+
     Args:
         epsilon: Radius in pixels of [0, 1], as 8/255; a number, or a tensor for a schedule.
+
+    Attributes:
+        norm: The name of the norm.
+        order: The p of the lp norm: infinity, 2 or 1.
+        sparse: Whether the steepest direction moves few pixels, as it does in l1.
     """
 
     norm: str
-    largest_epsilon = math.inf
+    order: float
+    sparse = False
 
     def __init__(self, epsilon):
         if not tf.is_tensor(epsilon) and not isinstance(epsilon, tf.Variable):
             epsilon = float(epsilon)
-            check(
-                math.isfinite(epsilon) and epsilon >= 0,
-                f"`epsilon` must be a number that is not negative. Received: epsilon={epsilon:g}.",
-            )
-            check(
-                epsilon <= self.largest_epsilon,
-                f"Pixels lie in [0, 1], so `epsilon` must not exceed {self.largest_epsilon:g} in "
-                f"{self.norm}. Received: epsilon={epsilon:g}. Did you mean {epsilon:g}/255?",
-            )
+            check_epsilon(self.norm, epsilon)
         self.epsilon = epsilon
 
     def project(self, x, x_adv):
@@ -59,6 +66,23 @@ class ThreatModel:
         """`project` around a fixed `x`, for loops: what does not change is computed once."""
         return lambda x_adv: self.project(x, x_adv)
 
+    def project_perturbation(self, delta, epsilon=None):
+        """The nearest perturbation inside the ball, wherever the image is.
+
+        Args:
+            delta: Perturbations `[N, H, W, C]`.
+            epsilon: Another radius than that of the threat model.
+        """
+        return self._into_ball(delta, self.epsilon if epsilon is None else epsilon)
+
+    def _into_ball(self, delta, epsilon):
+        """`delta`, shortened to the radius; the nearest point in l2."""
+        return delta * tf.minimum(epsilon / tf.maximum(per_example(self.length(delta)), TINY), 1.0)
+
+    def stretch(self, x, delta):
+        """`x` moved by `delta`, which is brought to the length epsilon, and clipped to [0, 1]."""
+        raise NotImplementedError
+
     def ascent(self, gradient):
         """The direction of length one (in this norm) along which a loss with this gradient rises most."""
         raise NotImplementedError
@@ -67,9 +91,36 @@ class ThreatModel:
         """Noise drawn uniformly from the ball."""
         raise NotImplementedError
 
-    def distance(self, x, x_adv):
-        """The norm of `x_adv - x`; one number an example."""
+    def random_direction(self, seed, ids, shape):
+        """Noise that may point anywhere, of any length."""
+        return rng.normal(seed, ids, shape)
+
+    def length(self, delta, axes=None):
+        """The norm of perturbations; one value per example, `[N]`.
+
+        Args:
+            delta: Perturbations `[N, ...]`.
+            axes: Measure along these axes only, and keep them with size one.
+        """
+        if axes is None:
+            return self._norm(flat(delta), 1, keepdims=False)
+        return self._norm(delta, axes, keepdims=True)
+
+    def dual_length(self, gradient):
+        """The dual norm of gradients, which turns a difference of logits into a distance; `[N]`."""
         raise NotImplementedError
+
+    def _norm(self, delta, axes, keepdims: bool):
+        raise NotImplementedError
+
+    def distance(self, x, x_adv):
+        """The norm of `x_adv - x`; one value per example."""
+        return self.length(x_adv - x)
+
+    def within(self, norm):
+        """Whether an image at this distance counts, up to rounding and never by more than 1e-6."""
+        epsilon = tf.cast(self.epsilon, tf.float32)
+        return norm <= epsilon + TOLERANCE * tf.minimum(epsilon, 1.0)
 
     def random_start(self, x, ids, seed, kind="uniform"):
         """An admissible point near `x`, a pure function of (seed, id of the example)."""
@@ -87,7 +138,7 @@ class Linf(ThreatModel):
     """No pixel moves by more than epsilon."""
 
     norm = "linf"
-    largest_epsilon = 1.0
+    order = math.inf
 
     def project(self, x, x_adv):
         return self.projector(x)(x_adv)
@@ -97,30 +148,44 @@ class Linf(ThreatModel):
         high = tf.minimum(x + self.epsilon, 1.0)
         return lambda x_adv: tf.clip_by_value(x_adv, low, high)
 
+    def _into_ball(self, delta, epsilon):
+        return tf.clip_by_value(delta, -epsilon, epsilon)
+
+    def stretch(self, x, delta):
+        return tf.clip_by_value(x + self.epsilon * tf.sign(delta), 0.0, 1.0)
+
     def ascent(self, gradient):
         return tf.sign(gradient)
 
     def uniform_start(self, x, ids, seed):
         return self.epsilon * rng.uniform(seed, ids, x.shape[1:], dtype=x.dtype)
 
-    def distance(self, x, x_adv):
-        return tf.reduce_max(_flat(tf.abs(x_adv - x)), axis=1)
+    def random_direction(self, seed, ids, shape):
+        return rng.uniform(seed, ids, shape)
+
+    def dual_length(self, gradient):
+        return tf.reduce_sum(tf.abs(flat(gradient)), axis=1)
+
+    def _norm(self, delta, axes, keepdims):
+        return tf.reduce_max(tf.abs(delta), axes, keepdims=keepdims)
 
 
 class L2(ThreatModel):
     """The Euclidean length of the perturbation is at most epsilon."""
 
     norm = "l2"
+    order = 2
 
     def project(self, x, x_adv):
-        delta = x_adv - x
-        length = per_example(tf.norm(_flat(delta), axis=1))
-        delta *= tf.minimum(self.epsilon / tf.maximum(length, TINY), 1.0)
-        # Clipping to the box only shortens delta, so both constraints hold afterwards.
+        # Clipping to the box only shortens the perturbation, so both constraints hold afterwards.
+        return tf.clip_by_value(x + self.project_perturbation(x_adv - x), 0.0, 1.0)
+
+    def stretch(self, x, delta):
+        delta *= self.epsilon / (self.length(delta, [1, 2, 3]) + TINY)
         return tf.clip_by_value(x + delta, 0.0, 1.0)
 
     def ascent(self, gradient):
-        return gradient / (per_example(tf.norm(_flat(gradient), axis=1)) + TINY)
+        return gradient / (per_example(self.length(gradient)) + TINY)
 
     def uniform_start(self, x, ids, seed):
         shape = x.shape[1:]
@@ -130,28 +195,40 @@ class L2(ThreatModel):
         radius = share ** (1.0 / math.prod(shape))
         return self.epsilon * radius * direction
 
-    def distance(self, x, x_adv):
-        return tf.norm(_flat(x_adv - x), axis=1)
+    def dual_length(self, gradient):
+        return self.length(gradient)
+
+    def _norm(self, delta, axes, keepdims):
+        return tf.sqrt(tf.reduce_sum(tf.square(delta), axes, keepdims=keepdims))
 
 
 class L1(ThreatModel):
     """The absolute changes of all pixels add up to at most epsilon."""
 
     norm = "l1"
+    order = 1
+    sparse = True
 
     def project(self, x, x_adv):
-        delta = project_l1_box(x, x_adv - x, self.epsilon)
-        # Exact but for rounding: the threshold is found by float32 sums, which a far point makes inexact.
-        length = per_example(tf.reduce_sum(_flat(tf.abs(delta)), axis=1))
-        delta *= tf.minimum(self.epsilon / tf.maximum(length, TINY), 1.0)
+        delta = super()._into_ball(project_l1_box(x, x_adv - x, self.epsilon), self.epsilon)
         return tf.clip_by_value(x + delta, 0.0, 1.0)
+
+    def _into_ball(self, delta, epsilon):
+        rows = flat(delta)
+        shrunk = _shrink_to_l1(rows, tf.zeros_like(rows), epsilon)
+        # The projection is exact but for rounding: far points make the float32 sums of its threshold inexact.
+        return super()._into_ball(tf.reshape(shrunk, tf.shape(delta)), epsilon)
+
+    def stretch(self, x, delta):
+        # By projection. Adding an image rounds thousands of small numbers, whose sum would exceed epsilon.
+        return L1(self.epsilon * (1 - 1e-5)).project(x, x + delta)
 
     def ascent(self, gradient):
         """All of the step on the steepest coordinate; ties share it."""
         magnitude = tf.abs(gradient)
-        largest = per_example(tf.reduce_max(_flat(magnitude), axis=1))
+        largest = per_example(tf.reduce_max(flat(magnitude), axis=1))
         steepest = tf.sign(gradient) * tf.cast(magnitude >= tf.maximum(largest, TINY), gradient.dtype)
-        return steepest / (per_example(tf.reduce_sum(_flat(tf.abs(steepest)), axis=1)) + TINY)
+        return steepest / (per_example(tf.reduce_sum(flat(tf.abs(steepest)), axis=1)) + TINY)
 
     def uniform_start(self, x, ids, seed):
         # d+1 exponentials divided by their sum are uniform on the simplex; dropping one of them and
@@ -163,8 +240,11 @@ class L1(ThreatModel):
         signs = rng.rademacher(seed, ids, shape, stream=1, dtype=x.dtype)
         return self.epsilon * signs * tf.reshape(magnitudes, [-1, *shape])
 
-    def distance(self, x, x_adv):
-        return tf.reduce_sum(_flat(tf.abs(x_adv - x)), axis=1)
+    def dual_length(self, gradient):
+        return tf.reduce_max(tf.abs(flat(gradient)), axis=1)
+
+    def _norm(self, delta, axes, keepdims):
+        return tf.reduce_sum(tf.abs(delta), axes, keepdims=keepdims)
 
 
 def project_l1_box(x, delta, epsilon):
@@ -175,9 +255,14 @@ def project_l1_box(x, delta, epsilon):
     clipped to the box is short enough. What is left of the length is piecewise linear and falls with t,
     with corners at all excess_i and |delta_i|, so t is found by sorting the corners.
     """
-    flat_x, flat = _flat(x), _flat(delta)
-    magnitude = tf.abs(flat)
-    excess = tf.maximum(tf.maximum(flat_x + flat - 1.0, -(flat_x + flat)), 0.0)
+    rows, moved = flat(delta), flat(x) + flat(delta)
+    excess = tf.maximum(tf.maximum(moved - 1.0, -moved), 0.0)
+    return tf.reshape(_shrink_to_l1(rows, excess, epsilon), tf.shape(delta))
+
+
+def _shrink_to_l1(rows, excess, epsilon):
+    """`rows`, each shrunk to an l1 length of at most epsilon, every entry by at least its excess."""
+    magnitude = tf.abs(rows)
     # A coordinate contributes slope -1 between its two corners and 0 outside.
     corners = tf.concat([excess, magnitude], axis=1)
     slopes = tf.concat([-tf.ones_like(excess), tf.ones_like(magnitude)], axis=1)
@@ -193,10 +278,7 @@ def project_l1_box(x, delta, epsilon):
     threshold = corner + (there - epsilon) / tf.maximum(-slope, 1.0)
     threshold = tf.where(length_at_zero <= epsilon, tf.zeros_like(threshold), threshold)
     shrink = tf.minimum(tf.maximum(threshold, excess), magnitude)
-    return tf.reshape(tf.sign(flat) * (magnitude - shrink), tf.shape(delta))
-
-
-NORMS = {"linf": Linf, "l2": L2, "l1": L1}
+    return tf.sign(rows) * (magnitude - shrink)
 
 
 def threat_model(norm: str, epsilon) -> ThreatModel:
@@ -207,8 +289,5 @@ def threat_model(norm: str, epsilon) -> ThreatModel:
     >>> threat_model("linf", 8 / 255).epsilon
     0.03137254901960784
     """
-    if norm not in NORMS:
-        raise InputError(
-            f"Invalid value for argument `norm`. Expected one of {sorted(NORMS)}. Received: norm={norm!r}."
-        )
-    return NORMS[norm](epsilon)
+    check_choice("norm", norm, NORMS)
+    return next(threat for threat in (Linf, L2, L1) if threat.norm == norm)(epsilon)

@@ -18,7 +18,7 @@ import numpy as np  # isort: skip
 import torch  # isort: skip
 
 from athe_tf import attacks
-from athe_tf.models import parse_name
+from athe_tf.models.names import parse_name
 from athe_tf.programs.workdir import find_model, run_of
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.number_format import format_number, parse_number

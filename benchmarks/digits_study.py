@@ -9,7 +9,6 @@ with 5 restarts on the margin. Runs that are finished are not repeated.
 """
 
 import argparse
-import dataclasses
 import json
 import pathlib
 import statistics
@@ -17,12 +16,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from absl import flags
-
 import athe_tf
-from athe_tf.programs.command_line import define_flags
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
+from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir
 from benchmarks.timing import table
 
@@ -50,21 +47,18 @@ def run_one(folder: pathlib.Path, config_name: str, seed: int) -> None:
     splits = athe_tf.data.load(config.dataset)
     train(config, splits, Workdir(config.workdir), write=lambda *_, **__: None)
     net = athe_tf.load_model(Workdir(config.workdir).best)
-    report = athe_tf.evaluate(
+    found = athe_tf.evaluate(
         net, splits.test, attacks=ATTACKS, epsilon=config.epsilon, norm=config.norm, checks=False
     )
-    result.write_text(report.to_json())
-    print(f"{config_name}, seed {seed}: worst case {100 * report.worst_case_accuracy:.1f} %", flush=True)
+    result.write_text(found.to_json())
+    print(f"{config_name}, seed {seed}: worst case {100 * found.worst_case_accuracy:.1f} %", flush=True)
     keras.backend.clear_session()
 
 
 def read_config(name: str, seed: int, workdir: pathlib.Path | None) -> TrainConfig:
     """The config of a file in configs/."""
-    values = flags.FlagValues()
-    define_flags(TrainConfig, values)
-    values(["", f"--flagfile={ROOT / 'configs' / f'digits_{name}.flags'}"])
-    settings = {field.name: values[field.name].value for field in dataclasses.fields(TrainConfig)}
-    return TrainConfig(**settings | {"seed": seed, "workdir": None if workdir is None else str(workdir)})
+    arguments = ["bin/train", f"--flagfile={ROOT / 'configs' / f'digits_{name}.flags'}", f"--seed={seed}"]
+    return PROGRAM.read([*arguments, *([] if workdir is None else [f"--workdir={workdir}"])])[0]
 
 
 def results(folder: pathlib.Path, config: str) -> list[dict]:

@@ -1,4 +1,4 @@
-"""What it costs to spread a training step: two replicas, two workers, the bytes they exchange, a projection.
+"""The cost of a distributed training step: two replicas, two workers, the bytes they exchange, a projection.
 
     python -m benchmarks.distribution                                  # WRN-10-1, global batch 128, PGD-10
     python -m benchmarks.distribution --rounds=0 --project             # what 8 and 64 GPUs would do
@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import athe_tf
-from athe_tf.distribution import Settings, Spread, start
+from athe_tf.distribution import Distribution, DistributionSettings, initialize
 from athe_tf.distribution.cluster import find_cluster
 from benchmarks.convolution_peak import network_flops
 from benchmarks.timing import table
@@ -37,28 +37,28 @@ ROWS = {"one process": 1, "one process again (A/A)": 1, "2 logical replicas": 1,
 # -- one turn, in a process of its own ----------------------------------------------------------------------
 
 
-def spread_of(row: str) -> Spread:
-    """What a row is spread over, on the CPU."""
+def distribution_of(row: str) -> Distribution:
+    """The devices of a row, all on the CPU."""
     cluster = find_cluster(os.environ)
     if cluster is not None:
-        return start(Settings("multi_worker", ("cpu",), cluster=cluster), write=lambda line: None)
+        return initialize(DistributionSettings("multi_worker", ("cpu",), cluster=cluster))
     if row == "2 logical replicas":
-        return start(Settings("mirrored", ("cpu",), cpu_replicas=2), write=lambda line: None)
-    return Spread()
+        return initialize(DistributionSettings("mirrored", ("cpu",), cpu_replicas=2))
+    return Distribution()
 
 
 def measure(row: str, arguments) -> dict:
     """Seconds of the best step, and what the replicas exchange in one."""
-    spread = spread_of(row)
-    with spread.scope(), counted_traffic() as traffic:
+    distribution = distribution_of(row)
+    with distribution.scope(), counted_traffic() as traffic:
         net = athe_tf.models.build(arguments.model, 10, head="he")
         synchronize(net)
         trainer = training.PGDAT(net, attacks.PGD(8 / 255, steps=arguments.attack_steps), margin=0.2)
-        trainer.compile(training.MomentumSGD(0.01, weight_decay=5e-4))
+        trainer.compile(training.TorchSGD(0.01, weight_decay=5e-4))
         trainer.optimizer.build(net.trainable_variables)
         rng = np.random.default_rng(0)
         images = ImageSet(rng.integers(0, 256, [512, 32, 32, 3], "uint8"), np.arange(512) % 10)
-        batches = iter(spread.training(images, arguments.batch_size, seed=0))
+        batches = iter(distribution.train_dataset(images, arguments.batch_size, seed=0))
         trainer.make_train_function()
         times = []
         for _ in range(1 + arguments.steps):

@@ -24,7 +24,7 @@ CONVERGED = 0.2
 def config_of(schedule: str, norm: str, epsilon: float) -> TrainConfig:
     """PGD-AT with a schedule; the learning rate is set later."""
     highest = SCHEDULES[schedule]
-    return TrainConfig(
+    return TrainConfig.from_flags(
         dataset="digits",
         augmentation="none",
         model="lenet-4",

@@ -49,14 +49,12 @@ ROWS = [
     ("CURE+HE", "cure", "he"),
     ("PGD-AT+AWP", "pgd_at", "linear"),
     ("TRADES+AWP", "trades", "linear"),
-    ("FastAT+N-FGSM", "fast_at", "linear"),
-    ("FastAT+GradAlign", "fast_at", "linear"),
+    ("FastAT+N-FGSM", "n_fgsm", "linear"),
+    ("FastAT+GradAlign", "gradalign", "linear"),
 ]
 # What a row's name says beyond framework and head.
 OPTIONS: dict[str, dict] = {
-    "AWP": {"awp_gamma": 0.01},
-    "N-FGSM": {"nfgsm_noise": 2.0},
-    "GradAlign": {"gradalign": 0.2},
+    "AWP": {"weight_perturbation": training.AWP(0.01)},
 }
 
 
@@ -67,14 +65,14 @@ def trainer_for(name: str, framework: str, head: str, arguments) -> training.Adv
     )
     epsilon, options = 8 / 255, dict(OPTIONS.get(name.partition("+")[2], {}))
     attack = attacks.PGD(epsilon, step_size=2 / 255, steps=arguments.steps)
-    if framework == "fast_at":
+    if framework in ("fast_at", "n_fgsm", "gradalign"):
         attack = attacks.PGD(epsilon, step_size=1.25 * epsilon, steps=1)
     elif framework == "free_at":
         attack = attacks.FGSM(epsilon)
         options |= {"batch_size": arguments.batch_size, "noise_in_box": True}
     margin = {"he": 0.2, "mhe": 0.1}.get(head, 0.0)
     trainer = training.get(framework)(net, attack, margin=margin, **options)
-    trainer.compile(training.MomentumSGD(0.01, weight_decay=5e-4))
+    trainer.compile(training.TorchSGD(0.01, weight_decay=5e-4))
     return trainer
 
 

@@ -12,14 +12,13 @@ import sys
 import tempfile
 
 import athe_tf
-from athe_tf.distribution import Settings, Spread, start
+from athe_tf.distribution import Distribution, DistributionSettings, initialize
 
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks, training
-from athe_tf.attacks.engine import driver
-from athe_tf.attacks.engine import parallel as lanes
+from athe_tf.attacks.engine import driver, parallel
 from athe_tf.attacks.engine.replicated import replicated_victim
 from athe_tf.data import ImageSet, Splits
 from athe_tf.layers.batch_norm import synchronize
@@ -38,9 +37,9 @@ STEPS = (
 )  # fmt: skip
 
 
-def make_trainer(framework, spread, synchronised=True, bn_mode=None):
+def make_trainer(framework, distribution, synchronised=True, bn_mode=None):
     """The same trainer on any number of replicas."""
-    with spread.scope():
+    with distribution.scope():
         net = tiny_net("he")
         if synchronised:
             synchronize(net)
@@ -56,29 +55,29 @@ def weights_of(net):
     return {f"w{i}": np.asarray(w) for i, w in enumerate(net.weights)}
 
 
-def one_step(framework, bn_mode, spread):
+def one_step(framework, bn_mode, distribution):
     """Weights and logs after one step."""
-    trainer = make_trainer(framework, spread, bn_mode=bn_mode)
-    data = spread.training(tiny_splits(16).train, 16, seed=1)
+    trainer = make_trainer(framework, distribution, bn_mode=bn_mode)
+    data = distribution.train_dataset(tiny_splits(16).train, 16, seed=1)
     history = trainer.fit(data, steps_per_epoch=1, verbose=0).history
     return weights_of(trainer.net) | {name: history[name][0] for name in ("loss", "robust_accuracy")}
 
 
-def frameworks(spreads):
+def frameworks(distributions):
     found = {f"start/one/{name}": value for name, value in weights_of(tiny_net("he")).items()}
     for framework, bn_mode in STEPS:
-        for which, spread in spreads.items():
-            result = one_step(framework, bn_mode, spread)
+        for which, distribution in distributions.items():
+            result = one_step(framework, bn_mode, distribution)
             found |= {f"{framework}-{bn_mode}/{which}/{name}": value for name, value in result.items()}
     return found
 
 
-def unsynchronised(spread):
+def unsynchronised(distribution):
     """Moving statistics of each replica, after a step in which each had its own."""
-    trainer = make_trainer("pgd_at", spread, synchronised=False)
-    trainer.fit(spread.training(tiny_splits(16).train, 16, seed=1), steps_per_epoch=1, verbose=0)
+    trainer = make_trainer("pgd_at", distribution, synchronised=False)
+    trainer.fit(distribution.train_dataset(tiny_splits(16).train, 16, seed=1), steps_per_epoch=1, verbose=0)
     moving = trainer.net.non_trainable_variables
-    parts = [spread.strategy.experimental_local_results(v.value) for v in moving]
+    parts = [distribution.strategy.experimental_local_results(v.value) for v in moving]
     assert np.abs(np.asarray(parts[0][0])).max() > 0
     return {f"unsynchronised/{i}": np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(2)}
 
@@ -87,8 +86,8 @@ class Stop(Exception):
     pass
 
 
-def run(spread, folder, stop_after=None):
-    """A run of the programs on `spread`; perhaps interrupted after a step and continued."""
+def run(distribution, folder, stop_after=None):
+    """A run of the programs on `distribution`, optionally interrupted after a step and resumed."""
     config = TrainConfig(
         framework="pgd_at", head="he", steps=1, epsilon=0.1, epochs=2, batch_size=16, workdir=folder,
         learning_rate=0.01, lr_drops=(1.0,), validation_attack="pgd-1", backup_minutes=0.0,
@@ -105,7 +104,7 @@ def run(spread, folder, stop_after=None):
 
     def go():
         with small_cnn_of_one_layer():
-            return train(config, splits, Workdir(folder), write=lambda *a, **k: None, spread=spread)
+            return train(config, splits, Workdir(folder), write=lambda *a, **k: None, spread=distribution)
 
     if stop_after is not None:
         with contextlib.suppress(Stop), after_step(stop_after, stop):
@@ -121,29 +120,29 @@ def run(spread, folder, stop_after=None):
     return flat, rows["val_loss"]
 
 
-def runs(spreads):
+def runs(distributions):
     with tempfile.TemporaryDirectory() as folder:
-        one, one_loss = run(spreads["one"], f"{folder}/one")
-        interrupted, loss = run(spreads["two"], f"{folder}/interrupted", stop_after=1)
+        one, one_loss = run(distributions["one"], f"{folder}/one")
+        interrupted, loss = run(distributions["two"], f"{folder}/interrupted", stop_after=1)
     names = ("run/one", "run/interrupted", "run/one_val_loss", "run/val_loss")
     return dict(zip(names, (one, interrupted, one_loss, loss), strict=True))
 
 
-def uneven(spreads):
+def uneven(distributions):
     """Keras splits 11 images as 8 and 3, or 6 and 5: the metrics are those of 11 images all the same."""
     x, y = tiny_batch(11)
     found = {}
-    for which, spread in spreads.items():
-        trainer = make_trainer("pgd_at", spread)
+    for which, distribution in distributions.items():
+        trainer = make_trainer("pgd_at", distribution)
         data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
         logs = trainer.evaluate(data, verbose=0, return_dict=True)
         found[f"uneven/{which}"] = [logs[name] for name in sorted(logs)]
     return found
 
 
-def refused(spread):
+def refused(distribution):
     """The message for a training batch that may have any size."""
-    trainer = make_trainer("standard", spread)
+    trainer = make_trainer("standard", distribution)
     try:
         trainer.fit(tf.data.Dataset.from_tensor_slices(tiny_batch(16)).batch(16), verbose=0)
     except InputError as error:
@@ -151,13 +150,13 @@ def refused(spread):
     return {"refused": "nothing"}
 
 
-def memory(spread):
+def memory(distribution):
     """Bytes of a set of images, and by how much the process grew when two replicas read it."""
     images = np.full([120_000, 32, 32, 1], 7, "uint8")
     source = ImageSet(images, np.arange(len(images)) % 10)
     next(iter(source.stream(256, seed=0)))
     before = resident()
-    batches = iter(spread.training(source, 256, seed=0))
+    batches = iter(distribution.train_dataset(source, 256, seed=0))
     for _ in range(3):
         next(batches)
     return {"memory": [images.nbytes, resident() - before]}
@@ -186,7 +185,7 @@ def evaluation(devices):
         seen.clear()
         driver.record = record
         try:
-            with lanes.over_devices(devices if which == "two" else []):
+            with parallel.over_devices(devices if which == "two" else []):
                 results = [
                     attacks.get(name, epsilon=0.02).run(target, x, y, batch_size=20, seed=5)
                     for name in ("pgd-3x2", "square-20")
@@ -202,9 +201,15 @@ def evaluation(devices):
 
 
 def main() -> None:
-    two = start(Settings("mirrored", ("cpu",), cpu_replicas=2))
-    spreads = {"one": Spread(), "two": two}
-    found = frameworks(spreads) | unsynchronised(two) | runs(spreads) | uneven(spreads) | refused(two)
+    two = initialize(DistributionSettings("mirrored", ("cpu",), cpu_replicas=2))
+    distributions = {"one": Distribution(), "two": two}
+    found = (
+        frameworks(distributions)
+        | unsynchronised(two)
+        | runs(distributions)
+        | uneven(distributions)
+        | refused(two)
+    )
     found |= memory(two) | evaluation(["CPU:0", "CPU:1"])
     np.savez(sys.argv[1], **found)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 CLASSES, IMAGES = 10, 500
 CONFIG = {
+    "format": 2,
     "dataset": "digits",
     "model": "small_cnn",
     "framework": "trades",
@@ -17,25 +18,28 @@ CONFIG = {
 
 
 def full_evaluation() -> dict:
-    """Every key of the contract."""
+    """Every key of the schema."""
     return copy.deepcopy({**_headline(), **_parts()})
 
 
 def small_evaluation(accuracy=0.5, **changes) -> dict:
     """The keys that every evaluation has, with one attack."""
     return {
+        "format": 2,
         "model": "best.keras",
         "dataset": "digits (test)",
         "examples": 200,
         "epsilon": "0.2",
         "norm": "linf",
         "seed": 0,
+        "verdict": "90.0% of 200 images are classified correctly.",
         "clean_accuracy": 0.9,
         "clean_interval": [0.85, 0.93],
         "worst_case_accuracy": accuracy,
         "worst_case_interval": [accuracy - 0.07, accuracy + 0.07],
-        "attacks": [_attack("pgd-20", accuracy)],
+        "attacks": [_attack("pgd-20", accuracy, examples=200)],
         "warnings": [],
+        "versions": {"athe_tf": "0.1.0"},
         **changes,
     }
 
@@ -49,6 +53,7 @@ def write_evaluation(folder, data, config=None, metrics=False, examples=None):
         data = {**data, "run": str(folder)}
     if metrics:
         (folder / "metrics.csv").write_text(metrics_csv())
+        (folder / "best.json").write_text(json.dumps({"value": 0.648, "epoch": 16}))
     if examples is not None:
         np.savez(out / "examples.npz", **examples)
     (out / "evaluation.json").write_text(json.dumps(data))
@@ -70,9 +75,9 @@ def example_images(count=8, size=16, channels=3) -> dict:
     """Soft shapes and perturbed copies of them."""
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:size, :size] / size
-    centres = rng.uniform(0.25, 0.75, (count, channels, 2))
+    centers = rng.uniform(0.25, 0.75, (count, channels, 2))
     clean = np.stack([
-        [0.1 + 0.8 * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / 0.04) for cx, cy in one] for one in centres
+        [0.1 + 0.8 * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / 0.04) for cx, cy in one] for one in centers
     ])  # fmt: skip
     clean = np.moveaxis(clean, 1, -1).astype("float32")
     adversarial = np.clip(clean + 0.1 * np.sign(rng.normal(size=clean.shape)), 0, 1).astype("float32")
@@ -98,6 +103,7 @@ def _attack(name, accuracy, seconds=2.5, epsilon=0.2, **more):
         "name": name,
         "accuracy": accuracy,
         "interval": _interval(accuracy),
+        "examples": IMAGES,
         "seconds": seconds,
         "queries": 12345,
         "gradients": 10240,
@@ -120,6 +126,7 @@ def _headline() -> dict:
     rng = np.random.default_rng(1)
     norms = [None if value > 0.6 else float(value) for value in rng.gamma(4.0, 0.07, IMAGES)]
     return {
+        "format": 2,
         "model": "runs/demo",
         "dataset": "digits (test)",
         "examples": IMAGES,
@@ -140,7 +147,7 @@ def _headline() -> dict:
             _attack("spatial", 0.412, in_worst_case=False),
             {"name": "feature", "not_run": "The victim has no features. Give a .keras file."},
         ],
-        "warnings": ["Cross-entropy at scale 1 flatters this model by 4.2 points."],
+        "warnings": ["Cross-entropy at scale 1 overestimates the accuracy by 4.2 points."],
         "flags": {"clean": "1" * IMAGES},
         "versions": {"athe_tf": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "python": "3.11.2"},
     }
@@ -190,7 +197,7 @@ def _parts() -> dict:
             "true": _normal(edges, 42, 10),
             "nearest_wrong": _normal(edges, 78, 9),
             "adversarial": {
-                "edges": edges, "true": _normal(edges, 58, 12), "nearest_wrong": _normal(edges, 64, 10)
+                "true": _normal(edges, 58, 12), "nearest_wrong": _normal(edges, 64, 10)
             },
         },
         "corruptions": {

@@ -1,5 +1,7 @@
-"""`import athe_tf` is instant, and its names are there when they are asked for."""
+"""`import athe_tf` is instant, and the public names are visible."""
 
+import importlib
+import os
 import subprocess
 import sys
 
@@ -8,11 +10,50 @@ import pytest
 import athe_tf
 from athe_tf.utils.number_format import format_number, parse_number
 
+PACKAGES = (
+    "athe_tf",
+    "athe_tf.attacks",
+    "athe_tf.data",
+    "athe_tf.data.corruptions",
+    "athe_tf.distribution",
+    "athe_tf.evaluation",
+    "athe_tf.layers",
+    "athe_tf.models",
+    "athe_tf.report",
+    "athe_tf.saving",
+    "athe_tf.training",
+)
+NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
+
 
 def test_importing_does_not_start_tensorflow():
     code = (
         "import athe_tf.programs.config, sys; sys.exit(not {'tensorflow', 'keras'}.isdisjoint(sys.modules))"
     )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_importing_is_instant():
+    """Prints the time; the machine may be busy, so what is checked is that few modules are loaded."""
+    command = [sys.executable, "-X", "importtime", "-c", "import athe_tf"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
+    ours = [line for line in lines if line.rpartition("|")[2].strip() == "athe_tf"]
+    print(f"import athe_tf: {int(ours[0].split('|')[1]) / 1e6:.3f} s")
+    assert len(lines) < 300
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "athe_tf.data.names",
+        "athe_tf.data.corruptions.names",
+        "athe_tf.distribution.settings",
+        "athe_tf.utils.choices",
+        "athe_tf.models.names",
+    ],
+)
+def test_names_can_be_checked_where_tensorflow_is_not_installed(module):
+    code = f"import sys; sys.modules['tensorflow'] = sys.modules['keras'] = None; import {module}"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -23,13 +64,30 @@ def test_onednn_is_on_unless_the_user_decided():
         assert out.stdout.strip() == expected
 
 
-@pytest.mark.parametrize("name", list(athe_tf.__all__))
-def test_every_public_name_loads(name):
-    assert getattr(athe_tf, name) is not None
+@pytest.mark.parametrize("package, name", NAMES)
+def test_every_public_name_loads(package, name):
+    assert getattr(importlib.import_module(package), name) is not None
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_dir_lists_the_public_names_and_no_others(package):
+    module = importlib.import_module(package)
+    assert sorted(dir(module)) == sorted(module.__all__)
+    assert list(module.__all__) == sorted(set(module.__all__))
+
+
+def test_the_list_of_packages_is_complete():
+    root = os.path.dirname(athe_tf.__file__)
+    found = {
+        os.path.relpath(folder, os.path.dirname(root)).replace(os.sep, ".")
+        for folder, _, files in os.walk(root)
+        if "__init__.pyi" in files
+    }
+    assert found == set(PACKAGES)
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="has no attribute 'CosinDense'"):
+    with pytest.raises(AttributeError, match="CosinDense"):
         athe_tf.CosinDense  # noqa: B018
 
 

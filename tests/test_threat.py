@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 from scipy.optimize import minimize
 
-from athe_tf.threat import NORMS, project_l1_box, threat_model
+from athe_tf.threat import project_l1_box, threat_model
+from athe_tf.utils.choices import NORMS
 from athe_tf.utils.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -92,11 +93,48 @@ def test_a_zero_gradient_gives_a_zero_direction(norm):
     "norm, epsilon, message",
     [
         ("l3", 0.1, r"Expected one of \['l1', 'l2', 'linf'\]. Received: norm='l3'"),
-        ("linf", -1, "must be a number that is not negative. Received: epsilon=-1"),
-        ("linf", 8, "Pixels lie in .* Received: epsilon=8. Did you mean 8/255"),
+        ("linf", -1, "must be finite and not negative. Received: epsilon=-1"),
+        ("linf", 8, "Pixels lie in .* Received: epsilon=8. Did you mean epsilon=8/255"),
         ("l2", float("nan"), "Received: epsilon=nan"),
     ],
 )
 def test_impossible_threats_are_refused(norm, epsilon, message):
     with pytest.raises(InputError, match=message):
         threat_model(norm, epsilon)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_lengths_are_the_norm_and_its_dual(norm):
+    delta = RNG.normal(size=(50, 6, 5, 3)).astype("float32")
+    threat, rows = threat_model(norm, 0.5), delta.reshape(50, -1)
+    order, dual = {"linf": (np.inf, 1), "l2": (2, 2), "l1": (1, np.inf)}[norm]
+    np.testing.assert_allclose(threat.length(delta), np.linalg.norm(rows, order, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(threat.dual_length(delta), np.linalg.norm(rows, dual, axis=1), rtol=1e-5)
+    channels = np.linalg.norm(delta.reshape(50, 30, 3), order, axis=1).reshape(50, 1, 1, 3)
+    np.testing.assert_allclose(threat.length(delta, [1, 2]), channels, rtol=1e-5)
+    assert threat.order == order
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_projected_perturbation_is_the_nearest_in_the_ball(norm):
+    threat = threat_model(norm, EPSILON[norm])
+    delta = RNG.normal(size=(50, 6, 5, 3)).astype("float32")
+    projected = threat.project_perturbation(delta).numpy()
+    np.testing.assert_allclose(threat.length(projected), EPSILON[norm], rtol=1e-5)
+    # The residual of a projection onto a convex set is normal to it: along no direction of the ball is
+    # <residual, v> larger than at the projection, where it is epsilon times the dual length of the residual.
+    residual = delta - projected
+    at_projection = (residual * projected).reshape(50, -1).sum(1)
+    np.testing.assert_allclose(at_projection, EPSILON[norm] * threat.dual_length(residual).numpy(), rtol=1e-3)
+    inside = 1e-3 * delta
+    np.testing.assert_array_equal(threat.project_perturbation(inside), inside)
+    other = threat.project_perturbation(delta, epsilon=0.05)
+    np.testing.assert_allclose(threat.length(other), 0.05, rtol=1e-3)  # far points round
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_stretched_perturbation_has_the_length_of_the_radius(norm):
+    grey = np.full_like(IMAGES, 0.5)
+    threat = threat_model(norm, {"linf": 0.1, "l2": 1.0, "l1": 0.3}[norm])
+    moved = threat.stretch(grey, RNG.choice([-0.3, 0.3], size=grey.shape).astype("float32"))
+    np.testing.assert_allclose(threat.distance(grey, moved), threat.epsilon, rtol=1e-4)

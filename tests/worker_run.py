@@ -8,8 +8,9 @@ import pathlib
 import sys
 
 import athe_tf
-from athe_tf.distribution import read_settings, start
-from athe_tf.programs.config import TrainConfig, from_json
+from athe_tf.distribution import DistributionSettings, initialize
+from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config.serialization import from_json
 
 import keras  # isort: skip
 import numpy as np  # isort: skip
@@ -63,14 +64,21 @@ def main() -> None:
         path.name.partition(".")[0]: from_json(TrainConfig, path.read_text())
         for path in sorted(folder.glob("*.config.json"))
     }
-    spread = start(read_settings(next(iter(configs.values()))))
-    index = spread.cluster.index
-    facts = {"errors": errors_without_repair(spread.strategy), "plain": plain_fit(spread.strategy)}
-    facts["sum"] = [spread.from_chief(0.1 + index), spread.any(not spread.is_chief)]
+    config = next(iter(configs.values()))
+    settings = DistributionSettings(config.distribution, config.devices, worker_timeout=config.worker_timeout)
+    distribution = initialize(settings.resolve())
+    index = distribution.cluster.index
+    facts = {
+        "errors": errors_without_repair(distribution.strategy),
+        "plain": plain_fit(distribution.strategy),
+    }
+    facts["sum"] = [distribution.from_chief(0.1 + index), distribution.any_worker(not distribution.is_chief)]
     (folder / f"{index}.json").write_text(json.dumps(facts))
     for name, config in configs.items():
         with small_cnn_of_one_layer():
-            trainer = train(config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=spread)
+            trainer = train(
+                config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=distribution
+            )
         np.savez(folder / f"{name}.{index}.npz", *[np.asarray(weight) for weight in trainer.net.weights])
 
 

@@ -1,29 +1,33 @@
 """Attacks on image classifiers.
 
-Two ways in: `athe_tf.attacks.get("pgd-20", epsilon=8/255)` by name, or a class with its arguments,
+There are two ways to make one: by name, `athe_tf.attacks.get("pgd-20", epsilon=8/255)`, or by class,
 `athe_tf.attacks.PGD(epsilon=8/255, steps=20, loss="margin")`. Both give an `Attack`: call it for
-adversarial images, `run` it for a verdict on each image.
+adversarial images, or `run` it for the outcome of each image.
 
 | file | attacks |
 |---|---|
 | `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`: iterated gradient ascent |
-| `feature_norm.py` | `fn-pgd`: PGD through normalised features |
-| `scale_sweep.py` | `pgd-scale-sweep`: PGD at many logit scales; warnings about the scale |
+| `feature_norm.py` | `fn-pgd`: PGD through normalized features |
+| `scale_sweep.py` | `pgd-scale-sweep`: PGD at many logit scales |
 | `multitargeted.py` | `multitargeted`: PGD towards every wrong class |
 | `feature.py` | `feature`: PGD towards the features of images of other classes |
-| `apgd.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |
-| `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the least norm |
+| `apgd.py`, `apgd_steps.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |
+| `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the smallest norm |
 | `square.py` | `square`: random search over patches, from logits |
 | `autoattack.py` | `autoattack` and its versions and profiles: APGD, FAB and Square in a cascade |
 | `estimated_gradient.py`, `zoo.py` | `nes`, `spsa`, `zoo`: gradients estimated from logits |
-| `rays.py` | `rays`: the least linf norm, from labels |
+| `rays.py` | `rays`: the smallest linf norm, from labels |
 | `spatial.py` | `spatial`: rotations and translations |
-| `transfer.py` | not an attack: what is made on one model, tried on others |
+| `local_linearity.py` | not an attack: the search of LLR training |
+| `transfer.py` | not an attack: images made on one model, tested on others |
 
-The parts: `base.py` (the contract), `driver.py` (runs an attack over a set of images), `results.py`,
-`journal.py` (the state of a run in a file), `victim.py` (what an attack sees of a model),
-`losses.py` (what it maximises), `pace.py` (how APGD steps), `active_set.py` (the loop whose batch shrinks).
-The ball lives in `athe_tf/threat.py`. A new attack is one new file and one line here.
+What families share: `gradient_attack.py`, `minimum_norm.py`, `black_box.py`, `targets.py`, `losses.py` (what
+is maximized) and `box_projection.py`. The machinery is in `engine/`: `attack.py` (the contract),
+`arguments.py` (`repr` and settings), `victim.py` (what an attack sees of a model), `driver.py` (runs an
+attack over a set of images), `results.py`, `journal.py` (the state of a run in a file), `active_set.py` (the
+loop whose batch shrinks), `gradients.py`, `adam.py`, `parallel.py`, `replicated.py` (several devices) and
+`model_checks.py`. The ball is in `athe_tf/threat.py`. A new attack is one new file and one entry in
+`registry.py`.
 """
 
 import lazy_loader

@@ -1,5 +1,5 @@
 from .apgd import APGD, APGDDLR, APGDT
-from .autoattack import AutoAttack, AutoAttackLite, AutoAttackPlus, AutoAttackRand, AutoAttackSmoke
+from .autoattack import AutoAttack
 from .carlini_wagner import CWL2
 from .deepfool import DeepFool
 from .engine.attack import Attack
@@ -38,10 +38,6 @@ __all__ = [
     "Attack",
     "AttackResult",
     "AutoAttack",
-    "AutoAttackLite",
-    "AutoAttackPlus",
-    "AutoAttackRand",
-    "AutoAttackSmoke",
     "CWLinf",
     "DeepFool",
     "FeatureAttack",

@@ -1,6 +1,6 @@
-"""How Auto-PGD moves: where it starts, how it steps, when it goes back to the best point.
+"""How Auto-PGD moves: where it starts, how it steps, when it returns to the best point.
 
-`MomentumPace` serves linf and l2 (Croce and Hein, 2020), `SparsePace` serves l1 (2021).
+`MomentumSteps` is for linf and l2 (Croce and Hein, 2020), `SparseSteps` for l1 (2021).
 """
 
 import math
@@ -9,36 +9,35 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from athe_tf.threat import ThreatModel, per_example
-from athe_tf.utils import rng
 
 # The share of the new direction in a step; the rest repeats the last move (alpha of the paper).
-FRESH = 0.75
-# A stretch in which no more than this share of steps raised the loss was too bold (rho of the paper).
+NEW_DIRECTION_SHARE = 0.75
+# The step size is halved if at most this share of the steps since the last checkpoint raised the loss (rho).
 RISING_SHARE = 0.75
 
 
 def checkpoints(steps: int) -> list[int]:
-    """After which steps the step size is reconsidered.
+    """The steps after which the step size is reconsidered.
 
-    Stretches begin at 22 % of the steps and shorten by 3 % each, down to 6 %. This is the counter of the
-    released code; the formula of the paper rounds the third of a hundred steps to 58.
+    The first interval is 22 % of the steps, and each one is shorter by 3 %, down to 6 %. This is the counter
+    of the released code; the formula of the paper rounds the third of a hundred steps to 58.
 
     Example:
 
     >>> checkpoints(100)
     [22, 41, 57, 70, 80, 87, 93, 99]
     """
-    stretch, shortest, shorter = (max(int(share * steps), 1) for share in (0.22, 0.06, 0.03))
-    found, at = [], stretch
+    interval, shortest, shorter = (max(int(share * steps), 1) for share in (0.22, 0.06, 0.03))
+    found, at = [], interval
     while at <= steps:
         found.append(at)
-        stretch = max(stretch - shorter, shortest)
-        at += stretch
+        interval = max(interval - shorter, shortest)
+        at += interval
     return found
 
 
 class Iterate(NamedTuple):
-    """A point on the way, with what the model said there."""
+    """A point of the climb, with loss and gradient there."""
 
     x: Any
     gradient: Any
@@ -53,7 +52,7 @@ def choose(flags, a: Iterate, b: Iterate) -> Iterate:
     )
 
 
-class Pace:
+class StepPolicy:
     """How APGD moves in one norm.
 
     Args:
@@ -70,23 +69,23 @@ class Pace:
         raise NotImplementedError
 
     def memory(self, x, start, resumed: bool) -> list:
-        """Tensors, one row an example, that are carried from step to step.
+        """Tensors, one row per example, that are carried from step to step.
 
         `resumed` says that the start was the best point of an earlier climb.
         """
         raise NotImplementedError
 
-    def look(self, i, x, now: Iterate, best: Iterate, memory: list):
-        """`(where to go on from, memory)` after the i-th point was measured."""
+    def checkpoint(self, i, x, here: Iterate, best: Iterate, memory: list):
+        """`(the point to continue from, memory)` after the i-th point was measured."""
         raise NotImplementedError
 
-    def step(self, i, x, now: Iterate, memory: list):
+    def step(self, i, x, here: Iterate, memory: list):
         """`(the next point, memory)`."""
         raise NotImplementedError
 
 
-class MomentumPace(Pace):
-    """Steps with momentum, from 2 epsilon; halved at the checkpoints when they bring too little."""
+class MomentumSteps(StepPolicy):
+    """Steps with momentum, first of 2 epsilon; halved at checkpoints if the loss did not rise enough."""
 
     def __init__(self, threat, steps):
         super().__init__(threat, steps)
@@ -94,50 +93,48 @@ class MomentumPace(Pace):
 
     def start(self, x, ids, seed):
         """A point on the surface of the ball."""
-        draw = rng.uniform if self.threat.norm == "linf" else rng.normal
-        noise = draw(seed, ids, x.shape[1:])
-        length = self.threat.distance(tf.zeros_like(noise), noise)
-        return x + self.threat.epsilon * noise / per_example(length + 1e-12)
+        noise = self.threat.random_direction(seed, ids, x.shape[1:])
+        return x + self.threat.epsilon * noise / per_example(self.threat.length(noise) + 1e-12)
 
     def memory(self, x, start, resumed):
         none = tf.zeros(tf.shape(x)[:1])
         step_size = none + 2.0 * self.threat.epsilon
         rises = tf.cast(none, tf.int32)
-        # An infinite last loss: the start is no rise. "Halved at the last check" keeps the second
-        # condition silent at the first.
+        # An infinite last loss: the start does not count as a rise. "Halved at the last checkpoint" turns the
+        # second condition off at the first.
         return [start, step_size, rises, none + math.inf, none - math.inf, none < 1.0]
 
-    def look(self, i, x, now, best, memory):
+    def checkpoint(self, i, x, here, best, memory):
         last_x, step_size, rises, last_loss, checked_loss, was_halved = memory
-        rises += tf.cast(now.loss > last_loss, tf.int32)
+        rises += tf.cast(here.loss > last_loss, tf.int32)
         due = tf.reduce_any(tf.equal(i, self.checkpoints))
-        stretch = i - tf.reduce_max(tf.where(tf.less(self.checkpoints, i), self.checkpoints, 0))
-        few_rises = tf.cast(rises, tf.float32) <= RISING_SHARE * tf.cast(stretch, tf.float32)
+        interval = i - tf.reduce_max(tf.where(tf.less(self.checkpoints, i), self.checkpoints, 0))
+        few_rises = tf.cast(rises, tf.float32) <= RISING_SHARE * tf.cast(interval, tf.float32)
         stuck = tf.logical_and(tf.logical_not(was_halved), checked_loss >= best.loss)
         halve = tf.logical_and(due, tf.logical_or(few_rises, stuck))
         memory = [
             last_x,
             tf.where(halve, step_size / 2.0, step_size),
             tf.where(due, 0, rises),
-            now.loss,
+            here.loss,
             tf.where(due, best.loss, checked_loss),
             tf.where(due, halve, was_halved),
         ]
-        return choose(halve, best, now), memory
+        return choose(halve, best, here), memory
 
-    def step(self, i, x, now, memory):
+    def step(self, i, x, here, memory):
         last_x, step_size, *rest = memory
-        fresh = tf.where(tf.equal(i, 0), 1.0, FRESH)
-        target = self.threat.project(x, now.x + per_example(step_size) * self.threat.ascent(now.gradient))
-        moved = now.x + fresh * (target - now.x) + (1.0 - fresh) * (now.x - last_x)
-        return self.threat.project(x, moved), [now.x, step_size, *rest]
+        share = tf.where(tf.equal(i, 0), 1.0, NEW_DIRECTION_SHARE)
+        ahead = self.threat.project(x, here.x + per_example(step_size) * self.threat.ascent(here.gradient))
+        moved = here.x + share * (ahead - here.x) + (1.0 - share) * (here.x - last_x)
+        return self.threat.project(x, moved), [here.x, step_size, *rest]
 
 
-class SparsePace(Pace):
+class SparseSteps(StepPolicy):
     """Sparse steps for l1: only the steepest pixels move, as many as the best point suggests.
 
-    Every 4 % of the steps the number of pixels follows the sparsity of the best perturbation. When that
-    has become sparser, the step size is epsilon again and the climb goes on from the best point;
+    Every 4 % of the steps the number of pixels is set by the sparsity of the best perturbation. If that
+    has become sparser, the step size is reset to epsilon and the climb continues from the best point;
     otherwise the step size shrinks by 1.5, down to a tenth of epsilon.
     """
 
@@ -145,7 +142,7 @@ class SparsePace(Pace):
 
     def start(self, x, ids, seed):
         """Normal noise, of which the projection leaves a few pixels."""
-        return x + rng.normal(seed, ids, x.shape[1:])
+        return x + self.threat.random_direction(seed, ids, x.shape[1:])
 
     def memory(self, x, start, resumed):
         none = tf.zeros(tf.shape(x)[:1])
@@ -154,7 +151,7 @@ class SparsePace(Pace):
         pixels = moved / self.shrink if resumed else none + 0.2 * size
         return [none + self.threat.epsilon, pixels, moved]
 
-    def look(self, i, x, now, best, memory):
+    def checkpoint(self, i, x, here, best, memory):
         step_size, pixels, last_moved = memory
         due = tf.logical_and(i > 0, tf.equal(i % max(int(0.04 * self.steps), 1), 0))
         moved = self._moved_pixels(x, best.x)
@@ -166,12 +163,12 @@ class SparsePace(Pace):
             tf.where(due, moved / self.shrink, pixels),
             tf.where(due, moved, last_moved),
         ]
-        return choose(tf.logical_and(due, sparser), best, now), memory
+        return choose(tf.logical_and(due, sparser), best, here), memory
 
-    def step(self, i, x, now, memory):
+    def step(self, i, x, here, memory):
         step_size, pixels, _ = memory
-        direction = sparse_sign(now.gradient, pixels)
-        return self.threat.project(x, now.x + per_example(step_size) * direction), memory
+        direction = sparse_sign(here.gradient, pixels)
+        return self.threat.project(x, here.x + per_example(step_size) * direction), memory
 
     @staticmethod
     def _moved_pixels(x, x_adv):
@@ -179,7 +176,7 @@ class SparsePace(Pace):
 
 
 def sparse_sign(gradient, pixels):
-    """The signs of the steepest entries, as many as each example is given `pixels`; of l1 norm one."""
+    """The signs of the `pixels` steepest entries of each example; of l1 norm one."""
     size = math.prod(gradient.shape[1:])
     ascending = tf.sort(tf.reshape(tf.abs(gradient), [-1, size]), axis=1)
     # Rounded down, so that two pixels can become one. The released code rounds up, stays at two, and misses
@@ -191,4 +188,6 @@ def sparse_sign(gradient, pixels):
     return signs / (tf.reduce_sum(tf.abs(signs), axis=[1, 2, 3], keepdims=True) + 1e-10)
 
 
-PACES: dict[str, type[Pace]] = {"linf": MomentumPace, "l2": MomentumPace, "l1": SparsePace}
+def step_policy(threat: ThreatModel, steps: int) -> StepPolicy:
+    """How APGD moves in a threat model."""
+    return (SparseSteps if threat.sparse else MomentumSteps)(threat, steps)

@@ -22,16 +22,12 @@ def to_hyperplane(x, normal, gap, norm: str):
     """
     steepness, side = tf.abs(normal), tf.sign(gap)[:, tf.newaxis]
     room = tf.where(side * normal > 0, x, 1.0 - x) * tf.cast(steepness > 0, x.dtype)
-    share = {"linf": _all_alike, "l2": _by_steepness, "l1": _steepest_first}[norm]
-    return -side * tf.sign(normal) * share(steepness, room, tf.abs(gap))
-
-
-def _all_alike(steepness, room, work):
-    return _raised(steepness, room, work, tf.ones_like(steepness))
-
-
-def _by_steepness(steepness, room, work):
-    return _raised(steepness, room, work, steepness)
+    if norm == "l1":
+        length = _steepest_first(steepness, room, tf.abs(gap))
+    else:
+        speed = steepness if norm == "l2" else tf.ones_like(steepness)
+        length = _raised(steepness, room, tf.abs(gap), speed)
+    return -side * tf.sign(normal) * length
 
 
 def _raised(steepness, room, work, speed):
@@ -57,9 +53,8 @@ def _raised(steepness, room, work, speed):
 
     impossible = tf.reduce_sum(steepness * room, axis=1) <= work
     start = tf.where(impossible, steepness.dtype.max, tf.zeros_like(work))
-    level, _ = tf.while_loop(
-        lambda _, changed: tf.reduce_any(changed), newton, (start, tf.fill(tf.shape(work), True))
-    )
+    loop = start, tf.fill(tf.shape(work), True)
+    level, _ = tf.while_loop(lambda _, changed: tf.reduce_any(changed), newton, loop)
     return tf.minimum(level[:, tf.newaxis] * speed, room)
 
 

@@ -5,23 +5,22 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.adam import Adam
+from athe_tf.attacks.engine.arguments import check_at_least, check_positive
+from athe_tf.attacks.engine.gradients import gradient_of
 from athe_tf.attacks.engine.results import Attempt
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.gradient import gradient_of
 from athe_tf.attacks.losses import margin
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
-from athe_tf.utils.errors import check
 
-# Pixels of 0 and 1 are at infinity in tanh space; this far from it, they can come back.
-INSIDE = 0.999999
+# Pixels of 0 and 1 are at infinity in tanh space; scaled by this factor, they can come back.
+TANH_SHRINK = 0.999999
 # A run makes no progress when a tenth of it lowers the loss by less than a ten-thousandth.
 CHECKS, IMPROVEMENT = 10, 0.9999
-# Then, if it has succeeded, it goes on with a tenth of the learning rate, and once more; else it is given up.
+# Then, if it has succeeded, it continues with a tenth of the learning rate, twice; else it ends.
 SLOWER, SLOWEST = 0.1, 0.02
-# Adam's constants.
-DECAY, DECAY_SQUARE, ADAM_EPSILON = 0.9, 0.999, 1e-8
 # As long as no c has succeeded, c grows by this factor.
 GROWTH = 10.0
 # How far beside the image a further restart begins, in tanh space: at most half as far in pixels.
@@ -29,11 +28,10 @@ START_NOISE = 0.1
 
 
 class Search(NamedTuple):
-    """Where every image is in its search; one row an image."""
+    """The state of the search of every image; one row per image."""
 
     offset: Any  # of the iterate in tanh space
-    mean: Any  # Adam's two moments
-    square: Any
+    adam: Adam
     rate: Any  # the share of the learning rate that is used
     iteration: Any  # of this run
     lowest: Any  # loss of this run
@@ -45,40 +43,39 @@ class Search(NamedTuple):
     runs: Any  # finished
     nearest: Any  # adversarial image, in l2
     length: Any  # of its perturbation, in l2
-    queries: Any
-    gradients: Any
+    passes: Any  # forward, and backward
     nonfinite: Any
 
 
 class CWL2(MinimumNormAttack):
     """Carlini and Wagner's attack in l2 (2017).
 
-    Minimises `||x' - x||^2 + c max(0, z_y - max_{j != y} z_j + confidence)` with Adam, where
+    Minimizes `||x' - x||^2 + c max(0, z_y - max_{j != y} z_j + confidence)` with Adam, where
     `x' = (1 + tanh(w)) / 2` is always an image, and searches for the smallest `c` that succeeds, by
-    bisection. Every image has its own search: it goes to its next `c` as soon as it stops making progress,
-    and leaves the batch after its last, whatever the others do.
+    bisection. Every image has its own search: it continues with its next `c` as soon as it stops making
+    progress, and leaves the batch after its last, independently of the others.
 
-    With `norm="linf"` the l2 norm is minimised all the same, and an image counts when its linf norm is at
-    most epsilon. The C&W columns of many tables were counted so; it is a weak attack in linf, for which
+    With `norm="linf"` the l2 norm is still minimized, and an image counts if its linf norm is at most
+    epsilon. The C&W columns of many tables were counted like this; it is a weak attack in linf, for which
     `cw-linf` is made.
 
     Example:
 
-    >>> result = CWL2(epsilon=0.5, norm="l2").run(model, x, y)
-    >>> np.median(result.norm)
+    >>> result = CWL2(epsilon=0.5, norm="l2", steps=100).run(model, x, y)
+    >>> typical_distance = np.median(result.norm)
 
     Args:
         epsilon: Radius at which the images found are counted, in pixels of [0, 1].
         norm: In which norm they are counted and reported: `"l2"` (default) or `"linf"`.
-        steps: Most iterations for each `c`. Defaults to 1000.
-        search_steps: How many values of `c` are tried. Defaults to 9.
+        steps: Largest number of iterations for each `c`. Defaults to 1000.
+        search_steps: Number of values of `c` that are tried. Defaults to 9.
         initial_c: The first of them. Defaults to 0.01.
         learning_rate: Of Adam. Defaults to 0.01.
         confidence: By how much another logit must exceed the true one (kappa). Defaults to 0.
         restarts: The first search starts at the image. Further ones, for images that are not within
-            epsilon yet, start a little beside it, which finds nearer classes than the one the first heads
-            for. Defaults to 1.
-        clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
+            epsilon yet, start a little beside it, and may find nearer classes than the first.
+            Defaults to 1.
+        clip_to_epsilon: Test images beyond epsilon once more, projected back to it. Defaults to `False`.
         targeted: Take `y` as the classes to reach. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1608.04644
@@ -102,51 +99,40 @@ class CWL2(MinimumNormAttack):
         targeted: bool = False,
     ):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon, targeted=targeted)
-        check(search_steps >= 1, f"`search_steps` must be at least 1. Received: search_steps={search_steps}.")
-        check(initial_c > 0, f"`initial_c` must be positive. Received: initial_c={initial_c}.")
-        check(
-            learning_rate > 0, f"`learning_rate` must be positive. Received: learning_rate={learning_rate}."
-        )
-        check(confidence >= 0, f"`confidence` must not be negative. Received: confidence={confidence}.")
+        check_at_least(1, search_steps=search_steps, restarts=restarts)
+        check_positive(initial_c=initial_c, learning_rate=learning_rate)
+        check_at_least(0, confidence=confidence)
         self.search_steps = int(search_steps)
         self.initial_c = initial_c
         self.learning_rate = learning_rate
-        check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
         self.confidence = confidence
         self.restarts = int(restarts)
-
-    def rounds(self, victim: Victim) -> int:
-        return self.restarts
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
         """All searches, side by side; an iteration is one forward and one backward pass."""
 
         def body(i, state, constants):
             *seen, start = constants
-            search = self._iterate(victim, Search(*state), *seen)
-            search = self._next_run(search, start)
-            return list(search), search.runs >= self.search_steps
+            search = self._next_run(self._iterate(victim, state, *seen), start)
+            return search, search.runs >= self.search_steps
 
-        origin = tf.atanh(INSIDE * (2.0 * x - 1.0))
+        origin = tf.atanh(TANH_SHRINK * (2.0 * x - 1.0))
         beside = START_NOISE * rng.normal(rng.fold(seed, round_index), ids, x.shape[1:])
         start = tf.where(round_index > 0, beside, tf.zeros_like(x))
         constants = [x, y, origin, start]
-        state = shrinking_loop(body, list(self._initial(x, start)), constants, self.search_steps * self.steps)
-        search = Search(*state)
-        norm = tf.where(
-            tf.math.is_finite(search.length), self.threat.distance(x, search.nearest), float("inf")
-        )
-        costs = search.queries, search.gradients, search.nonfinite
+        search = shrinking_loop(body, self._initial(x, start), constants, self.search_steps * self.steps)
+        found = tf.math.is_finite(search.length)
+        norm = tf.where(found, self.threat.distance(x, search.nearest), float("inf"))
+        costs = search.passes, search.passes, search.nonfinite
         return self.outcome(victim, x, y, search.nearest, norm, *costs)
 
     def _initial(self, x, start) -> Search:
-        still, count = tf.zeros_like(x), tf.zeros(tf.shape(x)[:1], tf.int32)
+        zeros, count = tf.zeros_like(x), tf.zeros(tf.shape(x)[:1], tf.int32)
         zero = tf.cast(count, tf.float32)
         never = zero + float("inf")
         return Search(
             offset=start,
-            mean=still,
-            square=still,
+            adam=Adam(zeros, zeros),
             rate=zero + 1.0,
             iteration=count,
             lowest=never,
@@ -158,8 +144,7 @@ class CWL2(MinimumNormAttack):
             runs=count,
             nearest=x,
             length=never,
-            queries=count,
-            gradients=count,
+            passes=count,
             nonfinite=count,
         )
 
@@ -175,25 +160,20 @@ class CWL2(MinimumNormAttack):
             return loss, (loss, image, logits, tf.sqrt(tf.stop_gradient(length)))
 
         (loss, image, logits, length), gradient, bad = gradient_of(objective, search.offset)
-        fell = self._succeeded(logits, labels)
-        nearer = fell & (length < search.length)
-        mean = DECAY * search.mean + (1.0 - DECAY) * gradient
-        square = DECAY_SQUARE * search.square + (1.0 - DECAY_SQUARE) * tf.square(gradient)
-        time = per_example(tf.cast(search.iteration + 1, tf.float32))
-        unbiased = mean / (1.0 - tf.pow(DECAY, time))
-        scale = tf.sqrt(square / (1.0 - tf.pow(DECAY_SQUARE, time))) + ADAM_EPSILON
+        success = self._succeeded(logits, labels)
+        nearer = success & (length < search.length)
+        adam = search.adam.updated(gradient)
+        unbiased, root = adam.unbiased(per_example(tf.cast(search.iteration + 1, tf.float32)))
         return search._replace(
-            offset=search.offset - self.learning_rate * per_example(search.rate) * unbiased / scale,
-            mean=mean,
-            square=square,
+            offset=search.offset - self.learning_rate * per_example(search.rate) * unbiased / root,
+            adam=adam,
             iteration=search.iteration + 1,
             lowest=tf.minimum(search.lowest, loss),
             milestone=tf.where(search.iteration > 0, search.milestone, loss),
-            found=search.found | fell,
+            found=search.found | success,
             nearest=tf.where(per_example(nearer), image, search.nearest),
             length=tf.where(nearer, length, search.length),
-            queries=search.queries + 1,
-            gradients=search.gradients + 1,
+            passes=search.passes + 1,
             nonfinite=search.nonfinite + bad,
         )
 
@@ -203,7 +183,7 @@ class CWL2(MinimumNormAttack):
         return self.succeeded(logits + self.aim * handicap, labels)
 
     def _next_run(self, search: Search, start) -> Search:
-        """Ends the runs that are over or make no progress, and starts their images again with another c."""
+        """Ends the runs that are over or make no progress, and restarts their images with another c."""
         due = tf.equal(search.iteration % max(self.steps // CHECKS, 1), 0)
         stalled = due & (search.lowest > IMPROVEMENT * search.milestone)
         slower = stalled & search.found & (search.rate > SLOWEST)
@@ -214,26 +194,21 @@ class CWL2(MinimumNormAttack):
         bounded = tf.math.is_finite(large_enough)
         c = tf.where(bounded, 0.5 * (too_small + large_enough), GROWTH * search.c)
 
-        def afresh(value, initial):
+        def restarted(value, initial):
             rows = per_example(over) if value.shape.rank == 4 else over
             return tf.where(rows, tf.cast(initial, value.dtype), value)
 
         return search._replace(
-            offset=afresh(search.offset, start),
-            mean=afresh(search.mean, 0),
-            square=afresh(search.square, 0),
-            rate=afresh(rate, 1),
-            iteration=afresh(search.iteration, 0),
+            offset=restarted(search.offset, start),
+            adam=Adam(*(restarted(average, 0) for average in search.adam)),
+            rate=restarted(rate, 1),
+            iteration=restarted(search.iteration, 0),
             lowest=tf.where(over | slower, float("inf"), search.lowest),
             milestone=tf.where(over | slower, float("inf"), tf.where(due, search.lowest, search.milestone)),
-            # Adam's first steps overshoot: what they found does not show that c is large enough.
+            # Adam's first steps overshoot: a success there does not show that c is large enough.
             found=search.found & ~(over | slower),
             c=tf.where(over, c, search.c),
             too_small=too_small,
             large_enough=large_enough,
             runs=search.runs + tf.cast(over, tf.int32),
         )
-
-    def settings(self) -> dict:
-        names = ("search_steps", "initial_c", "learning_rate", "confidence", "restarts")
-        return super().settings() | {name: getattr(self, name) for name in names}

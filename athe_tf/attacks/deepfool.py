@@ -1,15 +1,15 @@
-"""DeepFool: walk to the nearest boundary of the linearised classifier until the class changes."""
+"""DeepFool: walk to the nearest boundary of the linearized classifier until the class changes."""
 
 import tensorflow as tf
 
 from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.results import Attempt, misclassified
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.minimum_norm import DUAL, TINY, Linearization, MinimumNormAttack, flat
-from athe_tf.threat import per_example
-from athe_tf.utils.errors import check
+from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
+from athe_tf.threat import TINY, per_example
 
-# Added to the length of every step: next to the boundary the overshoot is a share of nothing.
+# Added to the length of every step: next to the boundary the overshoot alone is too short to cross it.
 LEAST_STEP = 1e-5
 
 
@@ -22,16 +22,16 @@ class DeepFool(MinimumNormAttack):
     Example:
 
     >>> result = DeepFool(epsilon=8 / 255).run(model, x, y)
-    >>> np.median(result.norm)
+    >>> typical_distance = np.median(result.norm)
 
     Args:
         epsilon: Radius at which the images found are counted, in pixels of [0, 1].
-        norm: `"linf"` (default) or `"l2"`: what the steps minimise, and what is counted.
-        steps: Most iterations. Defaults to 100.
+        norm: `"linf"` (default) or `"l2"`: what the steps minimize, and what is counted.
+        steps: Largest number of iterations. Defaults to 100.
         overshoot: By how much of its length the perturbation is stretched to cross the boundary.
             Defaults to 0.02.
-        candidates: How many of the likeliest classes are considered, the label among them. Defaults to 10.
-        clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
+        n_targets: Number of wrong classes that are considered, the likeliest ones. Defaults to 9.
+        clip_to_epsilon: Test images beyond epsilon once more, projected back to it. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1511.04599
     """
@@ -46,59 +46,54 @@ class DeepFool(MinimumNormAttack):
         *,
         steps: int = 100,
         overshoot: float = 0.02,
-        candidates: int = 10,
+        n_targets: int = 9,
         clip_to_epsilon: bool = False,
     ):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon)
-        check(overshoot >= 0, f"`overshoot` must not be negative. Received: overshoot={overshoot}.")
-        check(candidates >= 2, f"`candidates` must be at least 2. Received: candidates={candidates}.")
+        check_at_least(0, overshoot=overshoot)
+        check_at_least(1, n_targets=n_targets)
         self.overshoot = overshoot
-        self.candidates = int(candidates)
+        self.n_targets = int(n_targets)
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
         """Images leave the batch as soon as their class changes."""
 
         def body(i, state, constants):
-            x_adv, path, rivals, fell, queries, gradients, nonfinite = state
+            x_adv, path, rivals, _, queries, gradients, nonfinite = state
             images, labels = constants
             here = Linearization(victim, x_adv)
-            # The first step is at the clean image, so it costs no pass to learn the likeliest classes.
+            # The first step is at the clean image, so finding the likeliest classes needs no further pass.
             rivals = tf.cond(tf.equal(i, 0), lambda: self._rivals(here.logits, labels), lambda: rivals)
-            count = tf.minimum(self.candidates, tf.shape(here.logits)[-1]) - 1
-            gap, normal, bad = here.nearest(labels, rivals, count, self.threat.norm)
-            fell = misclassified(here.logits, labels)
+            count = tf.minimum(self.n_targets, tf.shape(here.logits)[-1] - 1)
+            gap, normal, bad = here.nearest(labels, rivals, count, self.threat)
+            wrong = misclassified(here.logits, labels)
             path += self._step(gap, normal)
             moved = tf.clip_by_value(images + (1.0 + self.overshoot) * path, 0.0, 1.0)
-            x_adv = tf.where(per_example(fell), x_adv, moved)
-            return [x_adv, path, rivals, fell, queries + 1, gradients + count, nonfinite + bad], fell
+            x_adv = tf.where(per_example(wrong), x_adv, moved)
+            return [x_adv, path, rivals, wrong, queries + 1, gradients + count, nonfinite + bad], wrong
 
         def test_last(state, constants):
             x_adv, path, rivals, _, queries, *rest = state
-            fell = misclassified(victim.logits(x_adv), constants[1])
-            return [x_adv, path, rivals, fell, queries + 1, *rest]
+            wrong = misclassified(victim.logits(x_adv), constants[1])
+            return [x_adv, path, rivals, wrong, queries + 1, *rest]
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        rivals = tf.zeros([tf.shape(x)[0], self.candidates - 1], tf.int32)
+        rivals = tf.zeros([tf.shape(x)[0], self.n_targets], tf.int32)
         state = [x, tf.zeros_like(x), rivals, zeros > 0, zeros, zeros, zeros]
-        x_adv, _, _, fell, *costs = shrinking_loop(body, state, [x, y], self.steps, test_last)
-        norm = tf.where(fell, self.threat.distance(x, x_adv), float("inf"))
+        x_adv, _, _, success, *costs = shrinking_loop(body, state, [x, y], self.steps, test_last)
+        norm = tf.where(success, self.threat.distance(x, x_adv), float("inf"))
         return self.outcome(victim, x, y, x_adv, norm, *costs)
 
     def _rivals(self, logits, labels):
         """The likeliest classes other than the label; columns beyond the number of classes are not read."""
         classes = tf.shape(logits)[-1]
         others = tf.where(tf.one_hot(labels, classes, on_value=True, off_value=False), -float("inf"), logits)
-        count = tf.minimum(self.candidates, classes) - 1
+        count = tf.minimum(self.n_targets, classes - 1)
         rivals = tf.math.top_k(others, k=count).indices
-        return tf.ensure_shape(
-            tf.pad(rivals, [[0, 0], [0, self.candidates - 1 - count]]), [None, self.candidates - 1]
-        )
+        return tf.ensure_shape(tf.pad(rivals, [[0, 0], [0, self.n_targets - count]]), [None, self.n_targets])
 
     def _step(self, gap, normal):
-        """The shortest way to where the linearised gap is zero, and a little further."""
-        length = tf.norm(flat(normal), ord=DUAL[self.threat.norm], axis=1)
+        """The shortest way to where the linearized gap is zero, and a little further."""
+        length = self.threat.dual_length(normal)
         distance = per_example(tf.abs(gap) / tf.maximum(length, TINY) + LEAST_STEP)
         return distance * self.threat.ascent(normal)
-
-    def settings(self) -> dict:
-        return super().settings() | {"overshoot": self.overshoot, "candidates": self.candidates}

@@ -4,10 +4,10 @@ import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.arguments import check_at_least, check_positive
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
-from athe_tf.utils.errors import check
 
 
 class NES(BlackBoxAttack):
@@ -17,7 +17,7 @@ class NES(BlackBoxAttack):
 
         g = 1/q sum_i (J(x + sigma u_i) - J(x - sigma u_i)) / (2 sigma) u_i        (Eq. 23),
 
-    steps along the direction of steepest ascent, as BIM does, and tests where it arrived. It begins at the
+    steps along the direction of steepest ascent, as BIM does, and tests where it arrived. It starts at the
     image itself and ends at the first success. An iteration costs 2q + 1 queries.
 
     The probes x +- sigma u are neither clipped nor projected, as in the references.
@@ -31,9 +31,10 @@ class NES(BlackBoxAttack):
         norm: `"linf"` (default) or `"l2"`.
         steps: Number of iterations. Defaults to 20; the paper has 20, 50 and 80.
         step_size: Length of a step in the norm. Defaults to `epsilon / 4`.
-        samples: The q of the paper, directions of an iteration. Defaults to 128.
+        samples: The q of the paper, directions per iteration. Defaults to 128.
         sigma: Length scale of the finite differences. Defaults to 0.001.
-        chunk: How many probes go through the model at once, whatever the batch. Defaults to 256.
+        chunk: How many probes go through the model at once, for any batch size. Defaults to 256.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1804.08598
     """
@@ -55,10 +56,9 @@ class NES(BlackBoxAttack):
         targeted: bool = False,
     ):
         super().__init__(epsilon, norm, targeted)
-        check(steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
-        check(samples >= 1, f"`samples` must be at least 1. Received: samples={samples}.")
-        check(sigma > 0, f"`sigma` must be positive. Received: sigma={sigma}.")
-        check(chunk >= 2, f"`chunk` must be at least 2. Received: chunk={chunk}.")
+        check_at_least(1, steps=steps, samples=samples)
+        check_at_least(2, chunk=chunk)
+        check_positive(sigma=sigma)
         self.steps = int(steps)
         self.step_size = self.threat.epsilon / 4 if step_size is None else step_size
         self.samples = int(samples)
@@ -80,8 +80,8 @@ class NES(BlackBoxAttack):
     def estimate(self, victim: Victim, x, y, ids, seed):
         """The gradient of the margin at `x`, times q.
 
-        Images are taken some at a time, and the pairs of an image some at a time, in an order that does
-        not depend on the batch, and so the rounding of the sum does not either.
+        Images, and the pairs of an image, are processed in chunks whose order does not depend on the batch,
+        so the rounding of the sum does not either.
         """
         pairs_at_once = min(self.samples, self.chunk // 2)
         images_at_once = max(self.chunk // (2 * pairs_at_once), 1)
@@ -116,22 +116,18 @@ class NES(BlackBoxAttack):
     def _part(self, victim: Victim, x, y, ids, seed, pairs):
         """What some of the pairs add to the estimates of some images."""
         copies = tf.shape(pairs)[0]
-        # A pair of an image has its own id, so that its direction does not depend on what is drawn with it.
+        # Every pair has its own id, so that its direction does not depend on the chunk.
         names = tf.cast(ids, tf.int64)[:, tf.newaxis] * self.samples + tf.cast(pairs, tf.int64)
         directions = self.draw(seed, tf.reshape(names, [-1]), x.shape[1:])
-        centres, labels = (tf.repeat(v, copies, axis=0) for v in (x, y))
-        probes = tf.concat([centres + self.sigma * directions, centres - self.sigma * directions], axis=0)
+        centers, labels = (tf.repeat(v, copies, axis=0) for v in (x, y))
+        probes = tf.concat([centers + self.sigma * directions, centers - self.sigma * directions], axis=0)
         margin, _ = self.judged(victim, probes, tf.tile(labels, [2]))
         ahead, behind = tf.split(margin, 2)
         slope = (ahead - behind) / (2.0 * self.sigma)
-        # One probe without a number must not cost the image its whole gradient.
+        # One probe that is not finite must not spoil the whole gradient of an image.
         slope = tf.where(tf.math.is_finite(slope), slope, tf.zeros_like(slope))
         parts = tf.reshape(per_example(slope) * directions, [-1, copies, *x.shape[1:]])
         return tf.reduce_sum(parts, axis=1)
-
-    def settings(self) -> dict:
-        names = ("steps", "step_size", "samples", "sigma")
-        return super().settings() | {name: getattr(self, name) for name in names}
 
 
 class SPSA(NES):
@@ -139,8 +135,12 @@ class SPSA(NES):
 
     Table 8 of the hypersphere-embedding paper steps by the sign, as here; Uesato et al. step by Adam.
 
+    Example:
+
+    >>> result = SPSA(epsilon=0.031, steps=20, samples=64).run(model, x, y)
+
     Args:
-        **kwargs: As for `NES`.
+        **kwargs: Those of `NES`.
 
     Reference: https://arxiv.org/abs/1802.05666
     """

@@ -1,14 +1,16 @@
-"""FAB, the fast adaptive boundary attack: project onto the linearised boundary, again and again."""
+"""FAB, the fast adaptive boundary attack: repeated projections onto the linearized boundary."""
 
 import tensorflow as tf
 
 from athe_tf.attacks.box_projection import to_hyperplane
 from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.arguments import check_at_least
+from athe_tf.attacks.engine.gradients import inner_product
 from athe_tf.attacks.engine.results import Attempt, misclassified
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack, flat, inner
-from athe_tf.attacks.multitargeted import capped_targets, ranked_target, target_and_restart
-from athe_tf.threat import per_example
+from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
+from athe_tf.attacks.targets import TargetRounds
+from athe_tf.threat import flat, per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
 
@@ -19,12 +21,12 @@ START_RADIUS = 0.5
 class FAB(MinimumNormAttack):
     """The fast adaptive boundary attack (Croce and Hein, 2020), in linf, l2 and l1.
 
-    It walks along the decision boundary towards the image. Every step linearises the logits, picks the
+    It walks along the decision boundary towards the image. Every step linearizes the logits, picks the
     class whose boundary is nearest, and mixes the projections of the iterate and of the image onto it, both
     exact within [0, 1]. An adversarial iterate is kept if it is the nearest so far, and is pulled back
     towards the image. The result does not depend on scale or shift of the logits.
 
-    A step costs two forward passes, one to test the iterate and one where the walk goes on, and a backward
+    A step costs two forward passes, one to test the iterate and one where the walk continues, and a backward
     pass for every other class; with many classes use `fab-t`. With `reuse_passes` one forward pass does
     both.
 
@@ -35,19 +37,19 @@ class FAB(MinimumNormAttack):
 
     Args:
         epsilon: Radius at which the images found are counted, in pixels of [0, 1].
-        norm: `"linf"` (default), `"l2"` or `"l1"`: what is minimised and counted.
+        norm: `"linf"` (default), `"l2"` or `"l1"`: what is minimized and counted.
         steps: Iterations of a round. Defaults to 100.
-        restarts: How many starts are tried until an image is within epsilon: the image itself, then random
-            points around it. Defaults to 1.
+        restarts: Number of starts that are tried until an image is within epsilon: the image itself, then
+            random points around it. Defaults to 1.
         alpha_max: Largest weight of the image's own projection. Defaults to 0.1.
         eta: Extrapolation of the projections beyond the boundary. Defaults to 1.05.
         beta: Where an adversarial iterate is pulled back to, 0 being the image. Defaults to 0.9.
-        reuse_passes: Linearise where an iterate was tested, also when it is adversarial and the walk goes on
+        reuse_passes: Linearize where an iterate was tested, even if it is adversarial and the walk continues
             from the point it is pulled back to. A third cheaper, as strong with a hundred steps, slightly
-            weaker with few. Defaults to `False`, which is what the authors do.
-        stop_at_epsilon: Let an image go as soon as it has an adversarial point within epsilon. Faster, but
+            weaker with few. Defaults to `False`, as the authors do.
+        stop_on_success: Finish an image as soon as it has an adversarial point within epsilon. Faster, but
             `norm` is then an upper bound only. Defaults to `False`.
-        clip_to_epsilon: Test once more what lies beyond epsilon, pulled back to it. Defaults to `False`.
+        clip_to_epsilon: Test images beyond epsilon once more, projected back to it. Defaults to `False`.
 
     Reference: https://arxiv.org/abs/1907.02044
     """
@@ -65,43 +67,43 @@ class FAB(MinimumNormAttack):
         eta: float = 1.05,
         beta: float = 0.9,
         reuse_passes: bool = False,
-        stop_at_epsilon: bool = False,
+        stop_on_success: bool = False,
         clip_to_epsilon: bool = False,
     ):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon)
-        check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
+        check_at_least(1, restarts=restarts, eta=eta)
         check(0 <= alpha_max <= 1, f"`alpha_max` must lie in [0, 1]. Received: alpha_max={alpha_max}.")
-        check(eta >= 1, f"`eta` must be at least 1. Received: eta={eta}.")
         check(0 < beta < 1, f"`beta` must lie between 0 and 1. Received: beta={beta}.")
         self.restarts = int(restarts)
         self.alpha_max = alpha_max
         self.eta = eta
         self.beta = beta
         self.reuse_passes = reuse_passes
-        self.stop_at_epsilon = stop_at_epsilon
-
-    # -- what the targeted form overrides ---------------------------------------------------------------
-
-    def rounds(self, victim: Victim) -> int:
-        return self.restarts
+        self.stop_on_success = stop_on_success
 
     def split(self, victim: Victim, round_index):
-        """The rank of the target, of which there is one here, and the number of the restart."""
+        """`(rank of the target, 0 here; number of the restart)`."""
         return 0, round_index
+
+    def round_seed(self, victim: Victim, seed, round_index):
+        """The seed of the start of a round."""
+        return rng.fold(seed, *self.split(victim, round_index))
+
+    def clean_inputs(self, victim: Victim, x) -> list:
+        """What targets are ranked by; nothing here. Each costs one query."""
+        return []
+
+    def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
+        """The only rivals of a round; none here, where all classes are rivals."""
+        return inputs
 
     def round_passes(self, victim: Victim) -> float:
         return (2.0 if self.reuse_passes else 3.0) * self.steps + 1.0
-
-    def targets(self, victim: Victim, x, y, round_index) -> list:
-        """What is fixed about the rivals in a round: nothing, for all classes are."""
-        return []
 
     def rivals(self, logits, labels, targets):
         """`(classes whose boundaries are compared [n, K], K)`."""
         classes = tf.shape(logits)[-1]
         return (labels[:, tf.newaxis] + tf.range(1, classes)) % classes, classes - 1
-
-    # -- the walk ---------------------------------------------------------------------------------------
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
         """One walk; the nearest adversarial iterate."""
@@ -111,14 +113,14 @@ class FAB(MinimumNormAttack):
             images, labels, *targets = constants
             here = Linearization(victim, x_adv) if self.reuse_passes else None
             logits = victim.logits(x_adv) if here is None else here.logits
-            fell, nearest, norm = self._keep_nearer(logits, x_adv, nearest, norm, images, labels)
+            wrong, nearest, norm = self._keep_nearer(logits, x_adv, nearest, norm, images, labels)
             back = images + self.beta * (x_adv - images)
-            point = tf.where(per_example(fell), back, x_adv)
+            point = tf.where(per_example(wrong), back, x_adv)
             here = here or Linearization(victim, point)
             rivals, count = self.rivals(here.logits, labels, targets)
-            gap, normal, bad = here.nearest(labels, rivals, count, self.threat.norm, seen_from=point)
+            gap, normal, bad = here.nearest(labels, rivals, count, self.threat, seen_from=point)
             x_adv = self._step(images, point, gap, normal)
-            done = self.within(norm) if self.stop_at_epsilon else tf.zeros_like(fell)
+            done = self.threat.within(norm) if self.stop_on_success else tf.zeros_like(wrong)
             passes = 1 if self.reuse_passes else 2
             return [x_adv, nearest, norm, queries + passes, gradients + count, nonfinite + bad], done
 
@@ -129,81 +131,63 @@ class FAB(MinimumNormAttack):
             return [x_adv, nearest, norm, queries + 1, *rest]
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        targets = self.targets(victim, x, y, round_index)
-        start = self._start(x, ids, seed, *self.split(victim, round_index))
+        clean_inputs = self.clean_inputs(victim, x)
+        targets = self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
+        restart = self.split(victim, round_index)[1]
+        start = self._start(x, ids, self.round_seed(victim, seed, round_index), restart)
         nowhere = tf.fill(tf.shape(zeros), float("inf"))
         state = [start, x, nowhere, zeros + len(targets), zeros, zeros]
         _, nearest, norm, *costs = shrinking_loop(body, state, [x, y, *targets], self.steps, test_last)
         return self.outcome(victim, x, y, nearest, norm, *costs)
 
     def _keep_nearer(self, logits, x_adv, nearest, norm, images, labels):
-        fell = misclassified(logits, labels)
+        wrong = misclassified(logits, labels)
         distance = self.threat.distance(images, x_adv)
-        nearer = tf.logical_and(fell, distance < norm)
+        nearer = tf.logical_and(wrong, distance < norm)
         nearest = tf.where(per_example(nearer), x_adv, nearest)
-        return fell, nearest, tf.where(nearer, distance, norm)
+        return wrong, nearest, tf.where(nearer, distance, norm)
 
     def _step(self, images, point, gap, normal):
         """The projections of iterate and image onto the hyperplane, extrapolated and mixed (Eq. 9)."""
         # Both at once: the projection is a loop of small operations.
         both = tf.concat([flat(point), flat(images)], axis=0)
-        gaps = tf.concat([gap, gap + inner(normal, images - point)], axis=0)
+        gaps = tf.concat([gap, gap + inner_product(normal, images - point)], axis=0)
         normals = tf.tile(flat(normal), [2, 1])
         moves = to_hyperplane(both, normals, gaps, self.threat.norm)
-        lengths = self._length(moves)
+        lengths = self.threat.length(moves)
         own, original = tf.split(tf.maximum(lengths, 1e-8), 2)
         alpha = per_example(tf.minimum(own / (own + original), self.alpha_max))
         move, move_original = (tf.reshape(m, tf.shape(images)) for m in tf.split(moves, 2))
         mixed = (1.0 - alpha) * (point + self.eta * move) + alpha * (images + self.eta * move_original)
         return tf.clip_by_value(mixed, 0.0, 1.0)
 
-    def _length(self, rows):
-        return tf.norm(rows, ord={"linf": float("inf"), "l2": 2, "l1": 1}[self.threat.norm], axis=1)
-
-    def _start(self, x, ids, seed, rank, restart):
+    def _start(self, x, ids, seed, restart):
         """The image itself; at later restarts a random point at half of epsilon from it."""
-        draw = rng.uniform if self.threat.norm == "linf" else rng.normal
-        noise = draw(rng.fold(seed, rank, restart), ids, x.shape[1:])
-        noise /= per_example(tf.maximum(self._length(flat(noise)), 1e-12))
+        noise = self.threat.random_direction(seed, ids, x.shape[1:])
+        noise /= per_example(tf.maximum(self.threat.length(noise), 1e-12))
         radius = START_RADIUS * self.threat.epsilon * tf.cast(restart > 0, tf.float32)
         return tf.clip_by_value(x + radius * noise, 0.0, 1.0)
 
-    def settings(self) -> dict:
-        names = ("restarts", "alpha_max", "eta", "beta", "reuse_passes", "stop_at_epsilon")
-        return super().settings() | {name: getattr(self, name) for name in names}
 
+class TargetedFAB(TargetRounds, FAB):
+    """FAB towards one class at a time, the likeliest of the clean image first: one backward pass per step.
 
-class TargetedFAB(FAB):
-    """FAB towards one class at a time, the likeliest of the clean image first: one backward pass a step.
+    A round is a target and a restart; images that are within epsilon are not part of the next one, so their
+    `norm` is the smallest of the rounds before. Any misclassification counts.
 
-    A round is a target and a restart; images that are within epsilon do not go into the next one, so their
-    `norm` is the smallest of the rounds they went through. Any misclassification counts.
+    Example:
+
+    >>> result = TargetedFAB(epsilon=8 / 255, n_targets=4).run(model, x, y)
 
     Args:
-        n_targets: How many classes are tried, at most all but the label. Defaults to 9.
-        **kwargs: As for `FAB`; `restarts` is for each target.
+        n_targets: Number of classes that are tried, at most all wrong ones. Defaults to 9.
+        **kwargs: Those of `FAB`; `restarts` is for each target.
     """
 
     name = "fab-t"
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int = 9, **kwargs):
-        super().__init__(epsilon, norm, **kwargs)
-        check(n_targets >= 1, f"`n_targets` must be at least 1. Received: n_targets={n_targets}.")
-        self.n_targets = int(n_targets)
-
-    def rounds(self, victim: Victim) -> int:
-        return capped_targets(self.n_targets, victim) * self.restarts
-
-    def split(self, victim: Victim, round_index):
-        """The rank of the target and the number of the restart."""
-        return target_and_restart(round_index, capped_targets(self.n_targets, victim))
-
-    def targets(self, victim: Victim, x, y, round_index):
-        """The class whose clean logit has the round's rank among the other classes; one query."""
-        return [ranked_target(victim.logits(x), y, self.split(victim, round_index)[0])]
+        super().__init__(epsilon, norm, n_targets=n_targets, **kwargs)
 
     def rivals(self, logits, labels, targets):
         return targets[0][:, tf.newaxis], 1
-
-    def settings(self) -> dict:
-        return super().settings() | {"n_targets": self.n_targets}

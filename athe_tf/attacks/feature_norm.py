@@ -1,4 +1,4 @@
-"""PGD through normalised features: the attack of Table 7 on standard models."""
+"""PGD through normalized features: the attack of Table 7 on standard models."""
 
 import keras
 import tensorflow as tf
@@ -10,7 +10,7 @@ from athe_tf.utils.errors import NotApplicable
 
 
 class FeatureNormPGD(PGD):
-    """PGD whose loss sees the logits of unit features, on a model that does not normalise them.
+    """PGD whose loss sees the logits of unit features, on a model that does not normalize them.
 
     The length of the features cannot change the sign of a margin, so a gradient that changes the length is
     wasted. The objective here is a loss of `W^T z / ||z|| + b` (Eq. 12 of the reference; the bias of
@@ -20,7 +20,7 @@ class FeatureNormPGD(PGD):
     Example:
 
     >>> attack = FeatureNormPGD(epsilon=8 / 255, steps=2)         # athe_tf.attacks.get("fn-pgd-2", ...)
-    >>> result = attack.run(standard_model, x, y)
+    >>> result = attack.run(model, x, y)
 
     Args:
         epsilon: Radius of the ball, in pixels of [0, 1].
@@ -37,16 +37,16 @@ class FeatureNormPGD(PGD):
 
     def check_victim(self, victim: Victim) -> None:
         super().check_victim(victim)
-        victim.require_features("PGD through normalised features")
-        head = victim.require_head("PGD through normalised features")
+        victim.require_features("PGD through normalized features")
+        head = victim.require_head("PGD through normalized features")
         linear = isinstance(head, keras.layers.Dense) and head.activation is keras.activations.linear
         if not (linear or isinstance(head, CosineDense)):
             raise NotApplicable(
-                "PGD through normalised features needs a last layer that is a linear Dense or a CosineDense. "
+                "PGD through normalized features needs a last layer that is a linear Dense or a CosineDense. "
                 f"Received: {type(head).__name__} '{head.name}'."
             )
 
-    def seen_logits(self, victim, x):
+    def seen(self, victim, x):
         features = victim.features(x)
         return self._of_unit_features(victim.head, features), tf.cast(victim.head(features), tf.float32)
 

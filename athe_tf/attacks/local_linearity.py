@@ -2,33 +2,18 @@
 
 import tensorflow as tf
 
+from athe_tf.attacks.engine.adam import Adam
+from athe_tf.attacks.engine.gradients import inner_product, input_gradient
 from athe_tf.attacks.gradient import PGD
 from athe_tf.utils.errors import InputError, check_choice
 
 STEP_RULES = ("adam", "sign")
-# Adam's constants in the released LLR code.
-FIRST_DECAY, SECOND_DECAY, ADAM_EPSILON = 0.9, 0.999, 1e-9
-
-
-def input_gradient(loss, x):
-    """`(losses, gradient of their sum)` at `x`, for a function from images to one number an example.
-
-    An outer tape can differentiate both: that is a second derivative.
-    """
-    x = tf.convert_to_tensor(x)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(x)
-        losses = loss(x)
-    return losses, tape.gradient(losses, x)
-
-
-def inner_product(a, b):
-    """The inner product of two batches of images; one number an example."""
-    return tf.reduce_sum(a * b, axis=[1, 2, 3])
+# In the released LLR code.
+ADAM_EPSILON = 1e-9
 
 
 def linear_gap(loss_there, loss_here, slope):
-    """`|l(x + d) - l(x) - d . grad l(x)|`: how far the loss is from its tangent; one number an example.
+    """`|l(x + d) - l(x) - d . grad l(x)|`: how far the loss is from its tangent; one value per example.
 
     Args:
         loss_there: `l(x + d)`.
@@ -41,7 +26,7 @@ def linear_gap(loss_there, loss_here, slope):
 class LocalLinearity(PGD):
     """Looks for gamma of Qin et al. (2019): the largest `linear_gap` in the ball.
 
-    Not an attack on predictions: what it returns need not be misclassified. `LLR` trains on it.
+    Not an attack on predictions: the images it returns need not be misclassified. `LLR` trains on them.
 
     Example:
 
@@ -79,24 +64,24 @@ class LocalLinearity(PGD):
             attack.threat.norm,
             steps=attack.steps,
             step_size=attack.step_size,
-            # At the image itself the gap is zero, and so is its gradient.
+            # At the image itself both the gap and its gradient are zero.
             start="uniform" if attack.start == "zero" else attack.start,
             restarts=attack.restarts,
             logit_scale=attack.logit_scale,
             **options,
         )
 
-    def loss_inputs(self, victim, x):
+    def clean_inputs(self, victim, x):
         return [x]
 
-    def objective(self, victim, y, reference):
+    def objective(self, victim, y, inputs):
         """From images to their gap; the tangent is computed once, with one pass there and back."""
 
         def loss(images):
-            seen, logits = self.seen_logits(victim, images)
+            seen, logits = self.seen(victim, images)
             return self.loss_function(seen, y, None), logits
 
-        (x,) = reference
+        (x,) = inputs
         here, gradient = input_gradient(lambda images: loss(images)[0], x)
         here, gradient = tf.stop_gradient(here), tf.stop_gradient(gradient)
 
@@ -107,20 +92,13 @@ class LocalLinearity(PGD):
 
         return evaluate
 
-    def comparison(self, victim, y, inputs):
-        # The tangent is computed only where rounds are compared.
-        return lambda x_moved: self.objective(victim, y, inputs)(x_moved)[0]
-
     def initial_memory(self, x):
         return [tf.zeros_like(x), tf.zeros_like(x), tf.zeros([], x.dtype)] if self.rule == "adam" else []
 
     def direction(self, gradient, memory):
         if self.rule == "sign":
             return super().direction(gradient, memory)
-        mean, square, step = memory
-        step += 1.0
-        mean = FIRST_DECAY * mean + (1 - FIRST_DECAY) * gradient
-        square = SECOND_DECAY * square + (1 - SECOND_DECAY) * tf.square(gradient)
-        unbiased = tf.sqrt(square / (1 - SECOND_DECAY**step))
-        direction = mean / (1 - FIRST_DECAY**step) / (unbiased + ADAM_EPSILON)
-        return direction, [mean, square, step]
+        mean, square, updates = memory
+        adam, updates = Adam(mean, square).updated(gradient), updates + 1.0
+        unbiased, root = adam.unbiased(updates, ADAM_EPSILON)
+        return unbiased / root, [*adam, updates]

@@ -1,13 +1,13 @@
-"""What an attack maximises: small functions from logits to one number an example.
+"""What an attack maximizes: small functions from logits to one value per example.
 
 Every loss takes `(logits, labels)`, and those that compare with something take it as `reference`:
-the clean logits for `kl`. A targeted attack maximises the negative of a loss towards the target.
+the clean logits for `kl`. A targeted attack maximizes the negative of a loss towards the target.
 """
 
 import tensorflow as tf
 
 from athe_tf.losses import kl_divergence, margin_crossentropy
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.registry import unknown_name
 
 # Far below any logit, far above the float32 range in which margins would lose digits.
@@ -35,7 +35,7 @@ def ce(logits, labels, reference=None):
 
 
 def margin(logits, labels, reference=None):
-    """Largest other logit minus the true one: positive when misclassified; indifferent to scale."""
+    """Largest other logit minus the true one: positive when misclassified, at any logit scale."""
     return best_other(logits, labels) - true_logit(logits, labels)
 
 
@@ -49,13 +49,15 @@ def dlr(logits, labels, reference=None):
 
 
 def dlr_targeted(logits, labels, targets):
-    """The targeted difference of logits ratio; needs four classes."""
+    """The targeted difference of logits ratio; with fewer than four classes, their `gap`."""
+    if logits.shape[-1] is not None and logits.shape[-1] < 4:
+        return gap(logits, labels, targets)
     top = tf.math.top_k(logits, k=4).values
     return gap(logits, labels, targets) / (top[:, 0] - 0.5 * (top[:, 2] + top[:, 3]) + 1e-12)
 
 
 def gap(logits, labels, targets):
-    """The logit of a target minus the true one, MultiTargeted's loss; exists for two classes already."""
+    """The logit of a target minus the true one: MultiTargeted's loss."""
     return true_logit(logits, targets) - true_logit(logits, labels)
 
 
@@ -69,7 +71,7 @@ def he(logits, labels, reference=None, shift=0.0):
     return margin_crossentropy(labels, logits, shift)
 
 
-def feature(features, targets):
+def feature(features, labels, targets):
     """Cosine similarity between the features of an image and those of another: Feature Attack."""
     a, b = (tf.math.l2_normalize(v, axis=-1) for v in (features, targets))
     return tf.reduce_sum(a * b, axis=-1)
@@ -93,20 +95,18 @@ def get(name: str):
 
 def check_logit_scale(logit_scale) -> None:
     """Raises `InputError` unless `logit_scale` is `"model"` or a positive number."""
-    if logit_scale != "model" and not (isinstance(logit_scale, (int, float)) and logit_scale > 0):
-        raise InputError(
-            "Invalid value for argument `logit_scale`. Expected 'model' or a positive number. "
-            f"Received: logit_scale={logit_scale!r}."
-        )
+    valid = logit_scale == "model" or (isinstance(logit_scale, (int, float)) and logit_scale > 0)
+    found = f"Received: logit_scale={logit_scale!r}."
+    check(valid, f"Invalid `logit_scale`. Expected 'model' or a positive number. {found}")
 
 
 def scale_factor(logit_scale, victim):
-    """What the logits of a victim are multiplied by, so that they have the scale that was asked for."""
+    """The factor that brings the logits of a victim to the requested scale."""
     return 1.0 if logit_scale == "model" else logit_scale / victim.scale
 
 
 def check_classes(name: str, classes: int | None) -> None:
-    """Raises `InputError` when a loss does not exist for so few classes."""
+    """Raises `InputError` if a loss needs more classes."""
     needed = {"dlr": 3}.get(name, 2)
     if classes is not None and classes < needed:
         raise InputError(

@@ -1,16 +1,31 @@
 """RayS: the nearest decision boundary along a corner of the cube, from labels alone."""
 
 import math
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import query_budget
 from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.results import Attempt, misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import per_example
-from athe_tf.utils.errors import check
+
+
+class Search(NamedTuple):
+    """The state of the search of every image; one row per image."""
+
+    signs: Any  # the best direction; a byte each, because the state is copied in every iteration
+    radius: Any  # at which it was found adversarial
+    norm: Any  # of the perturbation there
+    low: Any  # lower end of the binary search
+    searching: Any  # whether a binary search is in progress
+    accepted: Any  # whether it has improved the best direction, so that `signs` are flipped already
+    level: Any  # of the block that is flipped
+    block: Any  # its number
+    queries: Any
 
 
 class RayS(MinimumNormAttack):
@@ -18,28 +33,28 @@ class RayS(MinimumNormAttack):
 
     A direction is a sign for each pixel and channel. The attack flips the signs of a block: first of the
     whole image, then of its halves, its quarters, and so on down to single entries. If the image at the
-    best distance so far is adversarial in the new direction too, a binary search finds how near the
-    boundary is there, and the direction is kept if it is nearer. Blocks are contiguous channel by channel,
+    best distance so far is adversarial in the new direction too, a binary search finds the distance of the
+    boundary there, and the direction is kept if it is nearer. Blocks are contiguous channel by channel,
     as in the reference.
 
-    `AttackResult.norm` is the smallest linf distance found, above epsilon too: its mean over the images is
-    the ADBD, the average decision boundary distance. With `stop_on_success`, which evaluation wants, an image
+    `AttackResult.norm` is the smallest linf distance found, also above epsilon: its mean over the images is
+    the ADBD, the average decision boundary distance. With `stop_on_success`, as evaluation uses it, an image
     is done as soon as it is adversarial within epsilon, and `norm` is an upper bound.
 
-    Every label that is asked for is a query, those of the binary search included, and each image walks at its
-    own pace: no probe is spent to wait for others.
+    Every predicted label is a query, those of the binary search included. Each image is at its own place in
+    its search: no probe is spent to wait for others.
 
     Example:
 
-    >>> result = athe_tf.attacks.get("rays", epsilon=0.031).run(model, x, y)
-    >>> adbd = athe_tf.attacks.RayS(epsilon=0.031, stop_on_success=False).run(model, x, y).norm.mean()
+    >>> result = athe_tf.attacks.get("rays-1000", epsilon=0.031).run(model, x, y)
+    >>> adbd = RayS(0.031, n_queries=1000, stop_on_success=False).run(model, x, y).norm.mean()
 
     Args:
         epsilon: Radius at which the images found are counted, in pixels of [0, 1].
         norm: `"linf"`.
-        n_queries: Most queries of an image, the clean one included. Defaults to 10,000.
-        steps: The same; what the number in `"rays-10000"` sets.
-        stop_on_success: Let an image go once it is adversarial within epsilon. Defaults to `True`.
+        n_queries: Largest number of queries per image, including the clean one; the number in `"rays-10000"`.
+            Defaults to 10,000.
+        stop_on_success: Finish an image once it is adversarial within epsilon. Defaults to `True`.
         tolerance: Where a binary search ends, in the Euclidean length of the perturbation, as in the
             reference: `tolerance / sqrt(entries)` in linf. Defaults to 0.001.
 
@@ -48,6 +63,7 @@ class RayS(MinimumNormAttack):
 
     name = "rays"
     norms = ("linf",)
+    number_argument = "n_queries"
 
     def __init__(
         self,
@@ -55,13 +71,12 @@ class RayS(MinimumNormAttack):
         norm="linf",
         *,
         n_queries: int = 10_000,
-        steps: int | None = None,
         stop_on_success: bool = True,
         tolerance: float = 1e-3,
     ):
-        self.n_queries = query_budget(n_queries, steps, least=2)
+        self.n_queries = query_budget(n_queries, least=2)
         super().__init__(epsilon, norm, steps=self.n_queries - 1)  # one query went to the clean image
-        check(tolerance > 0, f"`tolerance` must be positive. Received: tolerance={tolerance}.")
+        check_positive(tolerance=tolerance)
         self.stop_on_success = stop_on_success
         self.tolerance = tolerance
 
@@ -71,58 +86,47 @@ class RayS(MinimumNormAttack):
         blocks = Blocks(x.shape[1:])
         tolerance = self.tolerance / math.sqrt(size)
 
-        def body(i, state, constants):
-            signs, radius, norm, low, searching, taken, level, block, queries = state
+        def body(i, s: Search, constants):
             images, labels = constants
-            # Until a flip is taken, the direction that is searched is the best one, flipped.
-            flipped = blocks.flip(signs, level, block)
-            direction = tf.where(per_example(taken), signs, flipped)
-            # At a radius of 1 every pixel is at the end of the box: as good as infinite.
-            high = tf.minimum(radius, 1.0)
-            probe_radius = tf.where(searching, (low + high) / 2, high)
+            # Until a flip is accepted, the direction that is searched is the best one, flipped.
+            flipped = blocks.flip(s.signs, s.level, s.block)
+            direction = tf.where(per_example(s.accepted), s.signs, flipped)
+            # At a radius of 1 every pixel is at the edge of the box: as good as infinite.
+            high = tf.minimum(s.radius, 1.0)
+            probe_radius = tf.where(s.searching, (s.low + high) / 2, high)
             probe = _along(images, direction, probe_radius)
             wrong = misclassified(victim.logits(probe), labels)
-            nearer = wrong & (probe_radius < radius)
-            signs = tf.where(per_example(nearer), direction, signs)
-            radius = tf.where(nearer, probe_radius, radius)
-            norm = tf.where(nearer, self.threat.distance(images, probe), norm)
-            low = tf.where(searching & ~wrong, probe_radius, low)
-            searching |= wrong
+            nearer = wrong & (probe_radius < s.radius)
+            radius = tf.where(nearer, probe_radius, s.radius)
+            norm = tf.where(nearer, self.threat.distance(images, probe), s.norm)
+            low = tf.where(s.searching & ~wrong, probe_radius, s.low)
+            searching = s.searching | wrong
             next_block = ~searching | (tf.minimum(radius, 1.0) - low <= tolerance)
-            level, block = blocks.next(level, block, next_block)
             searching &= ~next_block
-            state = [
-                signs,
-                radius,
-                norm,
-                tf.where(searching, low, 0.0),
-                searching,
-                searching & (taken | nearer),
-                level,
-                block,
-                queries + 1,
-            ]
-            done = self.within(norm) if self.stop_on_success else tf.zeros_like(wrong)
-            return state, done
+            level, block = blocks.next(s.level, s.block, next_block)
+            state = Search(
+                signs=tf.where(per_example(nearer), direction, s.signs),
+                radius=radius,
+                norm=norm,
+                low=tf.where(searching, low, 0.0),
+                searching=searching,
+                accepted=searching & (s.accepted | nearer),
+                level=level,
+                block=block,
+                queries=s.queries + 1,
+            )
+            return state, self.threat.within(norm) if self.stop_on_success else tf.zeros_like(wrong)
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         nowhere = tf.fill(tf.shape(zeros), float("inf"))
         none = zeros > 0
-        # Signs fit a byte; the state of every image travels through every iteration.
-        state = [tf.ones_like(x, tf.int8), nowhere, nowhere, tf.zeros_like(nowhere), none, none]
-        signs, radius, norm, *_, queries = shrinking_loop(
-            body, [*state, zeros, zeros, zeros], [x, y], self.steps
-        )
-        found = tf.where(per_example(tf.math.is_finite(radius)), _along(x, signs, tf.minimum(radius, 1.0)), x)
-        gradients = tf.zeros_like(queries)
-        return self.outcome(victim, x, y, found, norm, queries, gradients, gradients)
-
-    def settings(self) -> dict:
-        settings = super().settings() | {
-            name: getattr(self, name) for name in ("n_queries", "stop_on_success", "tolerance")
-        }
-        del settings["steps"], settings["clip_to_epsilon"]
-        return settings
+        signs = tf.ones_like(x, tf.int8)
+        start = Search(signs, nowhere, nowhere, tf.zeros_like(nowhere), none, none, zeros, zeros, zeros)
+        end = shrinking_loop(body, start, [x, y], self.steps)
+        nearest = _along(x, end.signs, tf.minimum(end.radius, 1.0))
+        found = tf.where(per_example(tf.math.is_finite(end.radius)), nearest, x)
+        gradients = tf.zeros_like(zeros)
+        return self.outcome(victim, x, y, found, end.norm, end.queries, gradients, gradients)
 
 
 def _along(images, signs, radius):
@@ -139,10 +143,10 @@ class Blocks:
     def __init__(self, shape):
         self.size = math.prod(shape)
         height, width, channels = shape
-        # Where an entry of [H, W, C] stands when channels come first.
+        # The place of an entry of [H, W, C] if channels came first.
         order = tf.reshape(tf.range(self.size), [channels, height, width])
         self.place = tf.transpose(order, [1, 2, 0])
-        # From this level on blocks are single entries, and the search goes over them again and again.
+        # From this level on blocks are single entries, which the search visits repeatedly.
         self.last_level = (self.size - 1).bit_length()
 
     def flip(self, signs, level, block):
@@ -152,9 +156,9 @@ class Blocks:
         inside = (start <= self.place) & (self.place < start + per_example(size))
         return tf.where(inside, -signs, signs)
 
-    def next(self, level, block, moves):
-        """`(level, block)` of the next block, for the images that move on."""
-        block = tf.where(moves, block + 1, block)
+    def next(self, level, block, done):
+        """`(level, block)` of the next block, for the images that are done with theirs."""
+        block = tf.where(done, block + 1, block)
         finished = block * self._block_size(level) >= self.size
         deeper = tf.minimum(level + 1, self.last_level)
         return tf.where(finished, deeper, level), tf.where(finished, 0, block)

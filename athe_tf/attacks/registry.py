@@ -1,9 +1,22 @@
-"""The attacks by name; knows them without importing them, so that a typo is answered at once."""
+"""The attacks by name. Needs no TensorFlow, so that a typo is reported at once."""
 
 import re
+from typing import TYPE_CHECKING
 
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.registry import Registry, unknown_name
+
+if TYPE_CHECKING:
+    from athe_tf.attacks.engine.attack import Attack
+
+#: The variants of AutoAttack by name, and the arguments that they stand for.
+PRESETS: dict[str, dict] = {
+    "autoattack-plus": {"version": "plus"},
+    "autoattack-rand": {"version": "rand"},
+    "autoattack-lite": {"profile": "lite"},
+    "autoattack-smoke": {"profile": "smoke"},
+}
 
 ATTACKS = Registry(
     "attack",
@@ -28,10 +41,7 @@ ATTACKS = Registry(
         "fab-t": "fab:TargetedFAB",
         "square": "square:Square",
         "autoattack": "autoattack:AutoAttack",
-        "autoattack-plus": "autoattack:AutoAttackPlus",
-        "autoattack-rand": "autoattack:AutoAttackRand",
-        "autoattack-lite": "autoattack:AutoAttackLite",
-        "autoattack-smoke": "autoattack:AutoAttackSmoke",
+        **dict.fromkeys(PRESETS, "autoattack:AutoAttack"),
         "nes": "estimated_gradient:NES",
         "spsa": "estimated_gradient:SPSA",
         "zoo": "zoo:ZOO",
@@ -53,32 +63,36 @@ def parse_name(name: str) -> tuple[str, dict]:
     """
     match = _NUMBERED.fullmatch(name)
     base = match["base"] if match and name not in ATTACKS else name
-    if base not in ATTACKS:
+    if base not in ATTACKS and not is_import_path(base):
         letters = name.rstrip("0123456789")
         numbered = [f"{letters}-{name.removeprefix(letters)}"] if letters in ATTACKS else []
         raise unknown_name("attack", base, ATTACKS, also=numbered)
     if base == name or match is None:
         return name, {}
-    numbers = {key: int(match[key]) for key in ("steps", "restarts") if match[key]}
-    return base, numbers
+    return base, {key: int(match[key]) for key in ("steps", "restarts") if match[key]}
 
 
-def get(name: str, **kwargs):
-    """The attack of a name; a trailing number is its steps, and `x10` behind it its restarts.
+def get(name: str, **kwargs) -> "Attack":
+    """The attack of a name; a trailing number is its steps or queries, and `x10` after it its restarts.
 
     Example:
 
-    >>> attack = athe_tf.attacks.get("pgd-50x10", epsilon=8 / 255, step_size=2 / 255)
+    >>> get("pgd-50x10", epsilon=0.1, step_size=0.02)
+    PGD(epsilon=0.1, steps=50, step_size=0.02, restarts=10)
+    >>> get("square-200", epsilon=0.1)
+    Square(epsilon=0.1, n_queries=200)
 
     Args:
-        name: A registered name.
+        name: A registered name, or `"module:Name"`.
         **kwargs: Arguments of the attack's class; `epsilon` is always one of them.
     """
-    base, numbers = parse_name(name)
+    base, arguments = parse_name(name)
     attack_class = ATTACKS.get(base)
+    if "steps" in arguments:
+        arguments[attack_class.number_argument] = arguments.pop("steps")
     try:
-        attack = attack_class(**numbers | kwargs)
+        attack = attack_class(**PRESETS.get(base, {}) | arguments | kwargs)
     except TypeError as error:
-        raise InputError(f"The attack '{name}' cannot be made so: {error}.") from error
+        raise InputError(f"Invalid arguments for the attack '{name}': {error}.") from error
     attack.name = name
     return attack

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.engine.active_set import shrinking_loop
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
@@ -19,10 +19,10 @@ GRID = (5, 5, 31)
 
 
 def transformed(images, down, right, degrees):
-    """Images rotated about their centres, counter-clockwise, and then moved.
+    """Images rotated about their centers, counter-clockwise, and then moved.
 
-    Bilinear, in one pass, with black outside. Without rotation and translation an image stays as it is,
-    to the bit.
+    Bilinear, in one pass, with black outside. Without rotation and translation an image is unchanged,
+    bit for bit.
 
     Args:
         images: `[N, H, W, C]`.
@@ -35,20 +35,12 @@ def transformed(images, down, right, degrees):
     middle_y, middle_x = ((length - 1) / 2 for length in images.shape[1:3])
     # The operation asks where each pixel of the result comes from.
     from_x, from_y = middle_x + right, middle_y + down
-    zero = tf.zeros_like(angle)
-    matrix = [
-        cosine,
-        -sine,
-        middle_x - (cosine * from_x - sine * from_y),
-        sine,
-        cosine,
-        middle_y - (sine * from_x + cosine * from_y),
-        zero,
-        zero,
-    ]
+    x_row = [cosine, -sine, middle_x - (cosine * from_x - sine * from_y)]
+    y_row = [sine, cosine, middle_y - (sine * from_x + cosine * from_y)]
+    perspective = [tf.zeros_like(angle)] * 2
     moved = tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
-        transforms=tf.stack(matrix, axis=1),
+        transforms=tf.stack([*x_row, *y_row, *perspective], axis=1),
         output_shape=tf.shape(images)[1:3],
         fill_value=0.0,
         interpolation="BILINEAR",
@@ -101,16 +93,11 @@ class Spatial(BlackBoxAttack):
         grid: tuple[int, int, int] = GRID,
     ):
         super().__init__(epsilon, norm)
-        check(steps is None or steps >= 1, f"`steps` must be at least 1. Received: steps={steps}.")
+        check_at_least(1, steps=steps)
+        check_at_least(0, translation=translation)
         check(0 <= rotation <= 180, f"`rotation` must lie in [0, 180]. Received: rotation={rotation}.")
-        check(
-            translation is None or translation >= 0,
-            f"`translation` must not be negative. Received: translation={translation}.",
-        )
-        check(
-            len(grid) == 3 and min(grid) >= 1,
-            f"`grid` must be three positive numbers. Received: grid={grid}.",
-        )
+        valid = len(grid) == 3 and min(grid) >= 1
+        check(valid, f"`grid` must be three positive numbers. Received: grid={grid}.")
         self.steps = None if steps is None else int(steps)
         self.rotation = rotation
         self.translation = translation
@@ -128,16 +115,7 @@ class Spatial(BlackBoxAttack):
         order = np.argsort(-np.linalg.norm(grid, axis=1), kind="stable")
         return grid[order].astype(np.float32)
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
-        x_adv, success, queries, share = self._search(victim, x, y, ids, rng.fold(seed, round_index))
-        norm = tf.where(success, share, float("inf"))
-        zeros = tf.zeros_like(queries)
-        return Attempt(x_adv, success, queries, zeros, norm, zeros)
-
     def search(self, victim: Victim, x, y, ids, seed):
-        return self._search(victim, x, y, ids, seed)[:3]
-
-    def _search(self, victim: Victim, x, y, ids, seed):
         limits = tf.constant(self.limits(x.shape))
         grid = tf.constant(self.moves())
 
@@ -152,14 +130,10 @@ class Spatial(BlackBoxAttack):
             margin, wrong = self.judged(victim, candidate, labels)
             better = wrong | (margin > best_margin)
             share = tf.reduce_max(tf.abs(shares) * tf.cast(limits > 0, tf.float32), axis=1)
-            state = [
-                tf.where(per_example(better), candidate, best),
-                tf.where(better, margin, best_margin),
-                wrong,
-                queries + 1,
-                tf.where(better, share, best_share),
-            ]
-            return state, wrong
+            best = tf.where(per_example(better), candidate, best)
+            best_margin = tf.where(better, margin, best_margin)
+            best_share = tf.where(better, share, best_share)
+            return [best, best_margin, wrong, queries + 1, best_share], wrong
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         margins = tf.fill(tf.shape(zeros), -float("inf"))
@@ -167,11 +141,3 @@ class Spatial(BlackBoxAttack):
         steps = len(self.moves()) if self.steps is None else self.steps
         best, _, success, queries, share = shrinking_loop(body, state, [x, y, ids], steps)
         return best, success, queries, share
-
-    def settings(self) -> dict:
-        search = {"grid": self.grid} if self.steps is None else {"steps": self.steps}
-        return {
-            "rotation": self.rotation,
-            "translation": "3/32 of the side" if self.translation is None else self.translation,
-            **search,
-        }

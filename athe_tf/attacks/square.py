@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
 from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.threat import L1, per_example
+from athe_tf.threat import TINY, per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
 
@@ -21,41 +22,38 @@ WINDOW, OTHER_WINDOW, SIGNS, TURNED = range(4)
 
 # A start of 5 x 5 tiles in l2 and l1.
 TILES = 5
-TINY = 1e-12
 
 
 class Square(BlackBoxAttack):
     """Square attack (Andriushchenko et al., 2020): random search, one patch at a time.
 
     In linf the start is vertical stripes of +-epsilon. Every iteration sets a random square window to
-    +-epsilon, one sign a channel, and keeps the change when the margin grows. In l2 and l1 the start is a
+    +-epsilon, one sign per channel, and keeps the change if the margin grows. In l2 and l1 the start is a
     grid of tiles, each a hill and a valley; an iteration takes the perturbation out of one window and puts
     it, reshaped by such a pair, into another. Windows shrink with time. The result does not depend on scale
-    or shift of the logits, and no gradient can be masked from it.
+    or shift of the logits, and masked gradients do not matter.
 
     Every image has its own windows, which may touch all edges. `shared_window=True` does as AutoAttack
     does: one window for all images of an iteration, in linf one sign too, and never in the last row or
     column.
 
-    Small images work: where the shorter side has less than 10 pixels, less than 5 included, the tiles of the
-    l2 and l1 start are single pixels and cover the image; where it has less than 3, windows are as wide as
-    that side.
+    On small images, with less than 10 pixels on the shorter side, the tiles of the l2 and l1 start are single
+    pixels and cover the image; with less than 3, windows are as wide as that side.
 
     Example:
 
-    >>> result = athe_tf.attacks.get("square-5000", epsilon=8 / 255).run(model, x, y)
-    >>> result.queries[result.success].mean()
+    >>> result = athe_tf.attacks.get("square-1000", epsilon=8 / 255).run(model, x, y)
+    >>> mean_queries = result.queries[result.success].mean()
 
     Args:
         epsilon: Radius of the ball, in pixels of [0, 1].
         norm: `"linf"` (default), `"l2"` or `"l1"`.
-        n_queries: Most queries of an image in one restart: the clean one, the start, the iterations.
-            Defaults to 5000.
-        steps: The same; what the number in `"square-5000"` sets.
+        n_queries: Largest number of queries per image in one restart: the clean one, the start, the
+            iterations; the number in `"square-5000"`. Defaults to 5000.
         p_init: Share of the image that the first windows cover. Defaults to 0.8, as in AutoAttack.
-        rescale_schedule: Stretch the schedule, which is made for 10,000 iterations, to `n_queries`. Defaults
+        rescale_schedule: Rescale the schedule, which is made for 10,000 iterations, to `n_queries`. Defaults
             to `False`, as in AutoAttack.
-        restarts: How many searches are tried until one succeeds. Defaults to 1.
+        restarts: Number of searches that are tried until one succeeds. Defaults to 1.
         shared_window: One window for all images of an iteration. Defaults to `False`.
         targeted: Take `y` as the classes to reach, by their margin; the released code climbs cross-entropy
             there. Defaults to `False`.
@@ -64,6 +62,7 @@ class Square(BlackBoxAttack):
     """
 
     name = "square"
+    number_argument = "n_queries"
 
     def __init__(
         self,
@@ -71,7 +70,6 @@ class Square(BlackBoxAttack):
         norm="linf",
         *,
         n_queries: int = 5000,
-        steps: int | None = None,
         p_init: float = 0.8,
         rescale_schedule: bool = False,
         restarts: int = 1,
@@ -80,15 +78,15 @@ class Square(BlackBoxAttack):
     ):
         super().__init__(epsilon, norm, targeted)
         check(0 < p_init <= 1, f"`p_init` must lie in (0, 1]. Received: p_init={p_init}.")
-        check(restarts >= 1, f"`restarts` must be at least 1. Received: restarts={restarts}.")
-        self.n_queries = query_budget(n_queries, steps, least=2)
+        check_at_least(1, restarts=restarts)
+        self.n_queries = query_budget(n_queries, least=2)
         self.p_init = p_init
         self.rescale_schedule = rescale_schedule
         self.restarts = int(restarts)
         self.shared_window = shared_window
 
     def search(self, victim: Victim, x, y, ids, seed):
-        moves = (Patches if self.threat.norm == "linf" else Hills)(self, x.shape[1:])
+        moves = (Patches if math.isinf(self.threat.order) else Hills)(self, x.shape[1:])
 
         def body(i, state, constants):
             best, best_margin, _, queries = state
@@ -115,21 +113,17 @@ class Square(BlackBoxAttack):
         return float(self.n_queries)
 
     def stage(self, iteration):
-        """How often the windows have been halved in area."""
+        """How many times the area of the windows has been halved."""
         if self.rescale_schedule:
             iteration = iteration * SCHEDULE_LENGTH // self.n_queries
         return tf.reduce_sum(tf.cast(iteration > tf.constant(HALVED_AFTER), tf.int32))
-
-    def settings(self) -> dict:
-        names = ("n_queries", "p_init", "rescale_schedule", "restarts", "shared_window")
-        return super().settings() | {name: getattr(self, name) for name in names}
 
 
 class Windows:
     """Squares in an image: how large at each stage, and where.
 
     Args:
-        attack: The `Square` whose settings hold.
+        attack: The attack.
         shape: `[height, width, channels]`.
     """
 
@@ -146,11 +140,11 @@ class Windows:
         return min(self.fitted(side), self.height, self.width)
 
     def fitted(self, side: int) -> int:
-        """The side that is used where this one was computed."""
+        """The side that is used in place of this one."""
         return side
 
     def draw(self, ids, seed, side, stream: int):
-        """A window an image, and positions seen from its corner: `(inside [n, H, W, 1], rows, columns)`."""
+        """A window per image, and positions seen from its corner: `(inside [n, H, W, 1], rows, columns)`."""
         names = tf.zeros_like(ids) if self.shared else ids
         where = rng.uniform(seed, names, (2,), 0.0, 1.0, stream)
         rows, columns = (
@@ -169,21 +163,18 @@ class Windows:
 
 
 class Patches(Windows):
-    """The moves in linf: windows of one colour, at the full distance."""
+    """The moves in linf: windows of one color, at the full distance."""
 
     def start(self, x, ids, seed):
         """Vertical stripes."""
-        return self._moved(x, rng.rademacher(seed, ids, (1, self.width, self.channels), SIGNS))
+        return self.threat.stretch(x, rng.rademacher(seed, ids, (1, self.width, self.channels), SIGNS))
 
     def propose(self, images, best, ids, seed, stage):
-        """`best` with a window of another colour."""
+        """`best` with a window of another color."""
         inside, _, _ = self.draw(ids, seed, tf.gather(self.sides, stage), WINDOW)
         names = tf.zeros_like(ids) if self.shared else ids
         signs = rng.rademacher(seed, names, (1, 1, self.channels), SIGNS)
-        return tf.where(inside, self._moved(images, signs), best)
-
-    def _moved(self, images, signs):
-        return tf.clip_by_value(images + self.threat.epsilon * signs, 0.0, 1.0)
+        return tf.where(inside, self.threat.stretch(images, signs), best)
 
 
 class Hills(Windows):
@@ -196,7 +187,7 @@ class Hills(Windows):
         largest = max(self.sides)
         self.shapes = np.zeros((len(self.sides), largest, largest), np.float32)
         for stage, side in enumerate(self.sides):
-            self.shapes[stage, :side, :side] = hill_and_valley(side, self.threat.norm)
+            self.shapes[stage, :side, :side] = hill_and_valley(side, self.threat.order)
 
     def fitted(self, side: int) -> int:
         return side + 1 - side % 2  # odd, so that a hill has a middle
@@ -205,7 +196,7 @@ class Hills(Windows):
         """Tiles of random sign and orientation, as many as fit."""
         side = max(min(self.height, self.width) // TILES, 1)
         down, across = self.height // side, self.width // side
-        tile = hill_and_valley(side, self.threat.norm)
+        tile = hill_and_valley(side, self.threat.order)
         upright, turned = (np.tile(t, (down, across))[:, :, np.newaxis] for t in (tile, tile.T))
 
         def drawn(channels, stream):
@@ -213,18 +204,13 @@ class Hills(Windows):
             return tf.repeat(tf.repeat(signs, side, axis=1), side, axis=2)
 
         tiles = drawn(self.channels, SIGNS) * tf.where(drawn(1, TURNED) > 0, upright, turned)
-        spare_rows, spare_columns = self.height - down * side, self.width - across * side
-        margins = [
-            [0, 0],
-            [spare_rows // 2, spare_rows - spare_rows // 2],
-            [spare_columns // 2, spare_columns - spare_columns // 2],
-            [0, 0],
-        ]
-        return self._at_epsilon(x, tf.pad(tiles, margins))
+        spare = self.height - down * side, self.width - across * side
+        margins = [[pixels // 2, pixels - pixels // 2] for pixels in spare]
+        return self.threat.stretch(x, tf.pad(tiles, [[0, 0], *margins, [0, 0]]))
 
     def propose(self, images, best, ids, seed, stage):
         """`best` with the perturbation of one window moved into another."""
-        side = tf.gather(self.sides, stage)
+        side, length = tf.gather(self.sides, stage), self.threat.length
         target, rows, columns = self.draw(ids, seed, side, WINDOW)
         source, _, _ = self.draw(ids, seed, side, OTHER_WINDOW)
         delta = best - images
@@ -232,10 +218,10 @@ class Hills(Windows):
         signs = rng.rademacher(seed, ids, (1, 1, self.channels), SIGNS)
         turned = rng.rademacher(seed, tf.zeros_like(ids) if self.shared else ids, (1, 1), TURNED) > 0
         hill = tf.where(target, signs * self._hill(stage, rows, columns, turned), 0.0)
-        new = hill + there / (self._length(there, [1, 2]) + TINY)
-        new *= self._available(delta, target | source) / (self._length(new, [1, 2]) + TINY)
+        new = hill + there / (length(there, [1, 2]) + TINY)
+        new *= self._available(delta, target | source) / (length(new, [1, 2]) + TINY)
         delta = tf.where(target, new, tf.where(source, 0.0, delta))
-        return self._at_epsilon(images, delta)
+        return self.threat.stretch(images, delta)
 
     def _hill(self, stage, rows, columns, turned):
         """The pair of a stage, placed where each image has its window, `[n, H, W, 1]`."""
@@ -248,49 +234,35 @@ class Hills(Windows):
 
     def _available(self, delta, windows):
         """How long a channel of the new window may be: what both windows held, and what was never used."""
-        power = 2 if self.threat.norm == "l2" else 1
-        held = self._length(tf.where(windows, delta, 0.0), [1, 2]) ** power
-        unused = tf.maximum(self.threat.epsilon**power - self._length(delta, [1, 2, 3]) ** power, 0.0)
+        power, length = self.threat.order, self.threat.length
+        held = length(tf.where(windows, delta, 0.0), [1, 2]) ** power
+        unused = tf.maximum(self.threat.epsilon**power - length(delta, [1, 2, 3]) ** power, 0.0)
         available = unused / self.channels + held
-        # AutoAttack's l1 takes more than there is, and leaves it to the projection, which makes it sparse.
+        # AutoAttack's l1 takes more than is available; the projection shortens it, and makes it sparse.
         return tf.sqrt(available) if power == 2 else available * self.channels
 
-    def _at_epsilon(self, images, delta):
-        if self.threat.norm == "l1":
-            # Adding an image rounds thousands of small numbers, and their sum goes past epsilon by a hair.
-            return L1(self.threat.epsilon * (1 - 1e-5)).project(images, images + delta)
-        delta *= self.threat.epsilon / (self._length(delta, [1, 2, 3]) + TINY)
-        return tf.clip_by_value(images + delta, 0.0, 1.0)
 
-    def _length(self, v, axes):
-        if self.threat.norm == "l2":
-            return tf.sqrt(tf.reduce_sum(tf.square(v), axes, keepdims=True))
-        return tf.reduce_sum(tf.abs(v), axes, keepdims=True)
-
-
-def hill_and_valley(side: int, norm: str) -> np.ndarray:
-    """`[side, side]` of length one in the norm: a hill above, a valley below.
+def hill_and_valley(side: int, order: float) -> np.ndarray:
+    """`[side, side]` of length one in the l2 or l1 norm (`order` 2 or 1): a hill above, a valley below.
 
     Either is a sum of concentric squares, whose heights fall with their size: with its square in l2, with
     its fourth power in l1.
 
     Example:
 
-    >>> hill_and_valley(1, "l2")
+    >>> hill_and_valley(1, 2)
     array([[-1.]], dtype=float32)
     """
-    power = 2 if norm == "l2" else 4
     upper = side // 2
-    shape = np.concatenate([_hill(upper, side, power, norm), -_hill(side - upper, side, power, norm)], axis=0)
-    return (shape / np.linalg.norm(shape.ravel(), 2 if norm == "l2" else 1)).astype(np.float32)
+    shape = np.concatenate([_hill(upper, side, order), -_hill(side - upper, side, order)], axis=0)
+    return (shape / np.linalg.norm(shape.ravel(), order)).astype(np.float32)
 
 
-def _hill(height: int, width: int, power: int, norm: str) -> np.ndarray:
+def _hill(height: int, width: int, order: float) -> np.ndarray:
     down = abs(np.arange(height) - height // 2)[:, np.newaxis]
     across = abs(np.arange(width) - width // 2)[np.newaxis, :]
-    squares = 1.0 / np.arange(1, max(height, width) // 2 + 2) ** power
+    squares = 1.0 / np.arange(1, max(height, width) // 2 + 2) ** (4 // order)
     # A point lies in every square that reaches as far as it.
     height_at = np.cumsum(squares[::-1])[::-1]
     hill = height_at[np.maximum(down, across)]
-    length = np.linalg.norm(hill.ravel(), 2 if norm == "l2" else 1)
-    return hill / length if hill.size else hill
+    return hill / np.linalg.norm(hill.ravel(), order) if hill.size else hill

@@ -1,4 +1,4 @@
-"""Transfer: adversarial images made on one model, tried on others."""
+"""Transfer: adversarial images made on one model, tested on others."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,7 +7,8 @@ import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack, checked_batch
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.attacks.engine.victim import Victim, victim
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.utils.errors import check
 
 #: The attacks of the hypersphere-embedding paper (Appendix C.4), and their settings: made by
@@ -18,14 +19,14 @@ HE = {"epsilon": 0.031, "step_size": 0.003}
 
 @dataclasses.dataclass
 class TransferMatrix:
-    """How accurate each model is on what was made on each; `print` it for a table.
+    """The accuracy of each model on adversarial images made on each; `print` it for a table.
 
     Attributes:
         attack: The attack's name.
         names: The models' names.
-        accuracies: `[source, target]`; the diagonal is the white box.
+        accuracies: `[source, victim]`; the diagonal is the white box.
         clean: The accuracy of each model on clean images.
-        settings: How the attack was run.
+        settings: The settings of the attack.
     """
 
     attack: str
@@ -61,45 +62,44 @@ def transfer_matrix(
 ) -> TransferMatrix:
     """The accuracy of every model on the adversarial images of every model.
 
-    Images are made by calling the attack, for all examples, those that the source gets wrong included: for
-    PGD and its kin the last iterate, as the papers do, not the first that fools the source.
+    Images are made by calling the attack, for all examples, including those that the source misclassifies:
+    for PGD and its variants the last iterate, as in the papers, not the first that fools the source.
 
     Example:
 
     >>> from athe_tf.attacks.transfer import HE, transfer_matrix
     >>> attack = athe_tf.attacks.get("pgd-20", **HE)
-    >>> print(transfer_matrix({"TRADES": a, "TRADES+HE": b}, x, y, attack))
+    >>> matrix = transfer_matrix({"TRADES": model, "TRADES+HE": model}, x, y, attack)
+    >>> black_box_accuracy = matrix.black_box
 
     Args:
         models: Models, a list or a mapping from names; each anything that `athe_tf.victim` takes.
         x: Images `[N, H, W, C]` in [0, 1].
         y: Integer labels `[N]`.
         attack: An `Attack`.
-        names: How the models are called; by default by their own names.
+        names: Names of the models in the table; their own by default.
         seed: Integer.
         batch_size: How many images go through a model at once.
     """
     if isinstance(models, Mapping):
         names, models = list(models) if names is None else names, list(models.values())
-    victims = [victim(model) for model in models]
-    check(len(victims) > 0, "There are no models.")
+    victims = [as_victim(model) for model in models]
+    check(len(victims) > 0, "Expected at least one model. Received: none.")
     names = _unique([v.name for v in victims]) if names is None else list(names)
-    check(
-        len(names) == len(victims),
-        f"Expected one name a model. Received: {len(names)} names for {len(victims)} models.",
-    )
-    for target in victims:
-        x, y = checked_batch(x, y, target.num_classes)
+    found = f"{len(names)} names for {len(victims)} models"
+    check(len(names) == len(victims), f"Expected one name per model. Received: {found}.")
+    for victim in victims:
+        x, y = checked_batch(x, y, victim.num_classes)
     accuracies = np.empty((len(victims), len(victims)))
     for row, source in enumerate(victims):
         x_adv = _crafted(attack, source, x, y, seed, batch_size)
-        accuracies[row] = [_accuracy(target, x_adv, y, batch_size) for target in victims]
-    clean = np.array([_accuracy(target, x, y, batch_size) for target in victims])
+        accuracies[row] = [_accuracy(victim, x_adv, y, batch_size) for victim in victims]
+    clean = np.array([_accuracy(victim, x, y, batch_size) for victim in victims])
     return TransferMatrix(attack.name, names, accuracies, clean, attack.settings())
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Names with a number where several are alike."""
+    """Names, with a number added to those that are equal."""
     return [
         name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}"
         for i, name in enumerate(names)
@@ -114,6 +114,6 @@ def _crafted(attack: Attack, source: Victim, x, y, seed, batch_size):
     return np.concatenate(parts)
 
 
-def _accuracy(target: Victim, x, y, batch_size) -> float:
-    found = [np.asarray(logits).argmax(axis=1) for _, logits in clean_logits(target, x, batch_size)]
+def _accuracy(victim: Victim, x, y, batch_size) -> float:
+    found = [np.asarray(logits).argmax(axis=1) for _, logits in clean_logits(victim, x, batch_size)]
     return float((np.concatenate(found) == y).mean())

@@ -14,10 +14,10 @@ A data set is named
 * any TensorFlow Datasets name with images and labels: `cifar10`, `mnist`, `imagenet2012`,
   `cifar10_corrupted/fog_3`, `cifar10:3.0.2`.
 
-`with_extra` mixes generated or unlabelled images into the training batches of any of them; `corrupt` makes
-noisy, blurred or foggy images of theirs.
+`with_extra` mixes generated or unlabelled images into the training batches of any of them; `corrupt` adds
+noise, blur, fog and other corruptions to images.
 
-Nothing here imports TensorFlow before `load` is called, so that a command line is checked at once.
+`athe_tf.data.names` checks names without TensorFlow, so that a typo is reported at once.
 """
 
 import lazy_loader

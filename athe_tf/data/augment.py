@@ -1,8 +1,8 @@
-"""Random changes to training images that keep their label.
+"""Random augmentations of training images.
 
 Each function takes a batch of images `[N, H, W, C]` of any dtype, a seed and the ids of the images, and
 returns a batch of the same shape and dtype. What happens to an image depends on (seed, id) alone: not on its
-batch, nor on its place in it. The stream folds the epoch into the seed.
+batch or its position in it. The stream folds the epoch into the seed.
 
     augmented = pad_crop_flip(images, seed=fold(seed, epoch), ids=indices)
 """
@@ -12,27 +12,27 @@ import tensorflow as tf
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check, check_choice
 
-# Which sequence of the random numbers of an example; `order` has another.
+# The streams of random numbers; the order of an epoch uses others.
 _CROP, _FLIP = 1, 2
 
 
 def none(images, seed, ids):
-    """The images as they are."""
+    """No augmentation."""
     del seed, ids
     return images
 
 
 def flip(images, seed, ids):
-    """Mirrors every second image, on average, left to right."""
+    """Flips images left to right with probability 1/2."""
     coin = rng.integers(seed, ids, (1,), 2, stream=_FLIP)
     columns = tf.range(images.shape[2])
-    # A choice of columns is several times faster than `tf.where` between the images and their mirror images.
+    # Gathering columns is several times faster than `tf.where` between the images and their mirror images.
     columns = tf.where(coin == 1, columns[::-1], columns)
     return tf.gather(images, columns, axis=2, batch_dims=1)
 
 
 def pad_crop(images, seed, ids, *, padding=None, mode="zero"):
-    """Pads the images and cuts out a window of the original size at a random place.
+    """Pads the images and crops a window of the original size at a random position.
 
     Args:
         images: The batch.

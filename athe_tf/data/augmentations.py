@@ -2,13 +2,6 @@
 
 from athe_tf.utils.registry import Registry
 
-AUGMENTATIONS = Registry(
-    "augmentation",
-    __package__,
-    {
-        "flip": "augment:flip",
-        "none": "augment:none",
-        "pad_crop": "augment:pad_crop",
-        "pad_crop_flip": "augment:pad_crop_flip",
-    },
-)
+_NAMES = ("flip", "none", "pad_crop", "pad_crop_flip")
+
+AUGMENTATIONS = Registry("augmentation", __package__, {name: f"augment:{name}" for name in _NAMES})

@@ -1,4 +1,4 @@
-"""`digits`: a data set small enough to ship, to try anything on in seconds.
+"""`digits`: a data set small enough to ship, for experiments that take seconds.
 
 The 1,797 handwritten digits of 8 x 8 pixels from the UCI repository (E. Alpaydin and C. Kaynak, 1998), with a
 fixed, stratified division: 1,197 to train, 200 to validate, 400 to test. `files/DIGITS_LICENSE.md` has the
@@ -13,7 +13,7 @@ from athe_tf.data.splits import Splits, from_arrays
 FILE = pathlib.Path(__file__).parent / "files" / "digits.npz"
 
 
-def load(validation_size=None, image_size=None) -> Splits:
+def load(validation_size: int | None = None, image_size: int | None = None) -> Splits:
     """The splits of the digits."""
     return from_arrays(
         "digits",

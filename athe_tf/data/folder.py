@@ -1,32 +1,27 @@
-"""`folder:PATH`: a data set of the user's own, as image files in folders.
+"""`folder:PATH`: the user's own images, as files in folders; `folder_layout.py` describes them.
 
-    PATH/train/ant/1.png     PATH/test/ant/7.jpg
-    PATH/train/bee/2.png     PATH/test/bee/8.jpg
-
-The folders below `train` name the classes, in alphabetical order. `validation` is optional, and so is `train`
-for a set that is only tested on. Files are PNG or JPEG; others are passed over. A set of grey images has one
-channel; in a set with colours, grey images get three. Transparency is left out.
+A set of gray images has one channel; in a set with colors, gray images get three. Transparency is dropped.
 """
 
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
+from athe_tf.data.folder_layout import PARTS, check_folder, image_files
+from athe_tf.data.resize import central_square
 from athe_tf.data.splits import Splits, from_arrays
 from athe_tf.utils.errors import InputError, check
 
-PARTS = ("train", "validation", "test")
-SUFFIXES = (".jpeg", ".jpg", ".png")
-
-# Decoded images are kept in memory; more than this belongs into a set that is streamed.
+# Decoded images are kept in memory; larger sets have to be streamed by TensorFlow Datasets.
 IN_MEMORY_BYTES = 4 * 2**30
 
 
-def load(name, validation_size=None, image_size=None) -> Splits:
+def load(name: str, validation_size: int | None = None, image_size: int | None = None) -> Splits:
     """The splits of `name`, which is `"folder:PATH"`."""
     folder = pathlib.Path(name.removeprefix("folder:")).expanduser()
     classes = check_folder(folder)
-    files = {part: _files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
+    files = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
     paths = [path for part in files.values() for path, _ in part]
     images = _stacked(name, paths, _decoded(name, paths, image_size))
     parts, start = {}, 0
@@ -39,63 +34,8 @@ def load(name, validation_size=None, image_size=None) -> Splits:
     )
 
 
-def check_folder(path) -> tuple[str, ...]:
-    """The names of the classes; raises `InputError` unless `path` has the folders of a data set."""
-    folder = pathlib.Path(path).expanduser()
-    check(
-        folder.is_dir(),
-        "No such folder of images. Expected one with train/CLASS/*.png and test/CLASS/*.png, or .jpg. "
-        f"Received: folder:{folder}.",
-    )
-    present = [part for part in PARTS if (folder / part).is_dir()]
-    check(
-        "test" in present,
-        f"The folder {folder} has nothing to test on. Expected folders `train` and `test` with a folder of "
-        f"images for each class. Received: {_subfolders(folder)[:5]}.",
-    )
-    classes = _subfolders(folder / ("train" if "train" in present else "test"))
-    check(
-        len(classes) >= 2,
-        f"A classifier needs at least 2 classes. Expected a folder of images for each in "
-        f"{folder / present[0]}. Received: {classes}.",
-    )
-    for part in present:
-        strange = sorted(set(_subfolders(folder / part)) - set(classes))
-        check(
-            not strange,
-            f"The folder {folder / part} has classes that {folder / present[0]} does not have. "
-            f"Received: {strange[:5]}.",
-        )
-    return tuple(classes)
-
-
-def _subfolders(folder) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-
-
-def _files(folder, classes) -> list[tuple[pathlib.Path, int]]:
-    """All image files of a part, class by class, with their labels."""
-    pairs = [
-        (path, label)
-        for label, name in enumerate(classes)
-        if (folder / name).is_dir()
-        for path in sorted((folder / name).iterdir())
-        if path.suffix.lower() in SUFFIXES and path.name[0] != "."
-    ]
-    check(
-        bool(pairs),
-        f"There are no images in {folder}. Expected files that end with one of {list(SUFFIXES)} in the "
-        "folders of the classes.",
-    )
-    return pairs
-
-
 def _decoded(name, paths, image_size) -> list[np.ndarray]:
-    """Every image as it is in its file, or its central square where there is an `image_size`."""
-    # Imported here: a command line with a typo is answered before TensorFlow starts.
-    import tensorflow as tf
-
-    from athe_tf.data.resize import central_square
+    """Every image as it is in its file, or its central square if `image_size` is given."""
 
     def decode(path):
         image = tf.io.decode_image(tf.io.read_file(path), expand_animations=False)
@@ -112,11 +52,11 @@ def _decoded(name, paths, image_size) -> list[np.ndarray]:
             check(
                 size < IN_MEMORY_BYTES,
                 f"The images of '{name}' do not fit in memory: more than {IN_MEMORY_BYTES / 2**30:.0f} GiB. "
-                "Give a smaller image_size, or make a TensorFlow Datasets set of them.",
+                "Use a smaller `image_size`, or convert them to a TensorFlow Datasets set.",
             )
     except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
         raise InputError(
-            f"The file {paths[len(images)]} is not a PNG or JPEG image, or it is cut short. "
+            f"The file {paths[len(images)]} is not a PNG or JPEG image, or it is truncated. "
             "Remove it, or save it again."
         ) from error
     return images
@@ -131,9 +71,9 @@ def _stacked(name, paths, images) -> np.ndarray:
         f"Received: {' and '.join(f'{size} in {path.name}' for size, path in list(sizes.items())[:2])}. "
         "Give, for example, image_size=224.",
     )
-    grey = all(image.shape[-1] < 3 for image in images)
-    result = np.empty([len(images), *images[0].shape[:2], 1 if grey else 3], np.uint8)
+    gray = all(image.shape[-1] < 3 for image in images)
+    result = np.empty([len(images), *images[0].shape[:2], 1 if gray else 3], np.uint8)
     for row, image in zip(result, images, strict=True):
-        # Grey (with transparency) or colours (with transparency); one channel spreads over three.
+        # Gray or color, each perhaps with transparency; one channel is copied to three.
         row[...] = image[..., :1] if image.shape[-1] < 3 else image[..., :3]
     return result

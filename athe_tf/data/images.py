@@ -1,4 +1,4 @@
-"""Images that are kept in memory."""
+"""Images in memory."""
 
 import functools
 
@@ -6,11 +6,18 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data import validate
-from athe_tf.data.source import ImageSource, as_it_is, check_batch_size, to_float, with_options
+from athe_tf.data.source import ImageSource, to_float, with_options, without_autograph
 from athe_tf.utils import rng
+from athe_tf.utils.errors import check_integer
 
-# Which sequence of the random numbers of an example decides on its place; `augment` has others.
+# The stream of random numbers that decides the order; `augment` uses others.
 _ORDER = 0
+
+
+def as_float(images: np.ndarray) -> np.ndarray:
+    """Images as float32 in [0, 1]."""
+    floats = images.astype(np.float32, copy=False)
+    return floats / np.float32(255) if images.dtype == np.uint8 else floats
 
 
 class ImageSet(ImageSource):
@@ -18,17 +25,17 @@ class ImageSet(ImageSource):
 
     Example:
 
-        images = np.random.randint(0, 256, [100, 32, 32, 3], dtype="uint8")
-        data = ImageSet(images, np.arange(100) % 10)
-        for x, y in data.batches(32):
-            print(x.shape)                       # 32, 32, 32 and 4 images
+    >>> images = np.random.randint(0, 256, [100, 32, 32, 3], dtype="uint8")
+    >>> data = athe_tf.data.ImageSet(images, np.arange(100) % 10)
+    >>> [len(x) for x, y in data.batches(32)]
+    [32, 32, 32, 4]
 
     Args:
         images: `[N, H, W, C]`, uint8 or float in [0, 1].
-        labels: `[N]`, integers that are not negative.
+        labels: `[N]`, non-negative integers.
     """
 
-    def __init__(self, images, labels):
+    def __init__(self, images: np.ndarray, labels: np.ndarray):
         images, labels = np.asarray(images), np.asarray(labels)
         validate.check_images(images)
         validate.check_labels(labels, len(images))
@@ -36,29 +43,26 @@ class ImageSet(ImageSource):
         self.labels = labels.astype(np.int64, copy=False)
         self.image_shape = images.shape[1:]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.labels)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ImageSet({len(self)} images of shape {self.image_shape}, {self.images.dtype})"
 
-    def arrays(self, max_examples=None):
+    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
-        images, labels = self.images[:max_examples], self.labels[:max_examples]
-        if images.dtype == np.uint8:
-            images = images.astype(np.float32) / np.float32(255)
-        return images, labels
+        return as_float(self.images[:max_examples]), self.labels[:max_examples]
 
-    def batches(self, batch_size: int):
-        """All images once, in their order, for measuring. The last batch may be smaller.
+    def batches(self, batch_size: int) -> tf.data.Dataset:
+        """All images once, in order, for evaluation. The last batch may be smaller.
 
         Returns:
             `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
         """
-        check_batch_size(batch_size)
+        check_integer("batch_size", batch_size, 1)
         images, labels = self._tensors
 
-        @as_it_is
+        @without_autograph
         def batch(start):
             part = slice(start, start + batch_size)
             return to_float(images[part]), labels[part]
@@ -69,8 +73,8 @@ class ImageSet(ImageSource):
 
     @functools.cached_property
     def _tensors(self):
-        # One eager tensor that all datasets capture: a Python array would be copied into each graph. The
-        # scope is for the first use, which may be inside a graph.
+        # One eager tensor that all datasets capture: a NumPy array would be copied into each graph. The scope
+        # is needed if the first use is inside a graph.
         with tf.init_scope(), tf.device("CPU"):
             images, labels = tf.convert_to_tensor(self.images), tf.constant(self.labels, tf.int32)
         # A view of the tensor, so that the images are in memory once.
@@ -82,7 +86,7 @@ class ImageSet(ImageSource):
         places = rng.bits(key, tf.range(len(self)), (), stream=_ORDER)
         order = tf.argsort(places, stable=True)[: steps * batch_size]
         ids = tf.data.Dataset.from_tensor_slices(tf.reshape(order, [steps, batch_size])).skip(skipped)
-        return ids.map(as_it_is(lambda ids: (ids, ids)))
+        return ids.map(without_autograph(lambda ids: (ids, ids)))
 
     def _read(self, payload):
         images, labels = self._tensors

@@ -1,44 +1,20 @@
-"""What can be said about the name of a data set before TensorFlow starts."""
+"""Checks of the name of a data set, without TensorFlow."""
 
-import difflib
 import pathlib
 import re
 
-from athe_tf.data import folder, npz
+from athe_tf.data import folder_layout, npz
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.registry import did_you_mean
 
-# Sets of TensorFlow Datasets that people ask for. `load` knows the others too: this list only serves to
-# answer a slip of the pen at once.
-WELL_KNOWN = (
-    "beans",
-    "caltech101",
-    "cars196",
-    "cats_vs_dogs",
-    "cifar10",
-    "cifar100",
-    "cifar10_1",
-    "cifar10_corrupted",
-    "emnist",
-    "eurosat",
-    "fashion_mnist",
-    "food101",
-    "imagenet2012",
-    "imagenet2012_corrupted",
-    "imagenet_a",
-    "imagenet_r",
-    "imagenet_resized",
-    "imagenet_v2",
-    "imagenette",
-    "kmnist",
-    "mnist",
-    "mnist_corrupted",
-    "oxford_flowers102",
-    "oxford_iiit_pet",
-    "stanford_dogs",
-    "stl10",
-    "svhn_cropped",
-    "tf_flowers",
-)
+# Popular sets of TensorFlow Datasets, to report a typo at once. `load` accepts all others too.
+_GRAY = ("emnist", "fashion_mnist", "kmnist", "mnist", "mnist_corrupted")
+_SMALL = ("cifar10", "cifar100", "cifar10_1", "cifar10_corrupted", "eurosat", "stl10", "svhn_cropped")
+_IMAGENET = ("imagenet2012", "imagenet_resized", "imagenette")
+_IMAGENET_TESTS = ("imagenet2012_corrupted", "imagenet_a", "imagenet_r", "imagenet_v2")
+_PHOTOGRAPHS = ("beans", "caltech101", "cats_vs_dogs", "tf_flowers")
+_FINE_GRAINED = ("cars196", "food101", "oxford_flowers102", "oxford_iiit_pet", "stanford_dogs")
+WELL_KNOWN = tuple(sorted(_GRAY + _SMALL + _IMAGENET + _IMAGENET_TESTS + _PHOTOGRAPHS + _FINE_GRAINED))
 
 LOCAL = ("digits", "npz:PATH", "folder:PATH")
 
@@ -46,17 +22,19 @@ LOCAL = ("digits", "npz:PATH", "folder:PATH")
 _TFDS_NAME = re.compile(r"[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2})?")
 
 
-def check_name(name, *, data_dir=None) -> None:
+def check_name(name: str, *, data_dir: str | pathlib.Path | None = None) -> None:
     """Raises `InputError` if no data set can have this name, without starting TensorFlow.
 
-    The file of `npz:PATH` has to exist and to have the keys, the folder of `folder:PATH` its parts and
-    classes. Whether TensorFlow Datasets knows a name is only certain in `load`; here, a name is refused
-    when it is malformed or one slip away from a well-known one.
+    The file of `npz:PATH` must exist and have the right keys, the folder of `folder:PATH` its splits and
+    classes. Only `load` can tell whether TensorFlow Datasets has a name; here, a name is refused if it is
+    malformed or one typo away from a popular one.
 
     Example:
 
-        athe_tf.data.check_name("cifra10")
-        # InputError: Unknown data set 'cifra10'. Did you mean 'cifar10'? Available: ...
+    >>> check_name("cifra10")
+    Traceback (most recent call last):
+        ...
+    athe_tf.utils.errors.InputError: Unknown data set 'cifra10'. Did you mean 'cifar10'? Available: ...
 
     Args:
         name: The name, as for `load`.
@@ -64,21 +42,16 @@ def check_name(name, *, data_dir=None) -> None:
     """
     if not isinstance(name, str):
         raise InputError(f"The name of a data set is a string. Received: name={name!r}.")
-    if name == "digits":
-        return
+    base = base_name(name)
     if name.startswith("npz:"):
         npz.check_file(name.removeprefix("npz:"))
-        return
-    if name.startswith("folder:"):
-        folder.check_folder(name.removeprefix("folder:"))
-        return
-    if not _TFDS_NAME.fullmatch(name):
+    elif name.startswith("folder:"):
+        folder_layout.check_folder(name.removeprefix("folder:"))
+    elif not _TFDS_NAME.fullmatch(name):
         raise unknown_data_set(name)
-    base = base_name(name)
-    if base in WELL_KNOWN or (data_dir is not None and (pathlib.Path(data_dir) / base).is_dir()):
+    elif name == "digits" or base in WELL_KNOWN or (data_dir and (pathlib.Path(data_dir) / base).is_dir()):
         return
-    meant = [known for known in ("digits", *WELL_KNOWN) if _one_slip_apart(base, known)]
-    if meant:
+    elif meant := [known for known in ("digits", *WELL_KNOWN) if _one_typo_apart(base, known)]:
         raise unknown_data_set(name, meant)
 
 
@@ -88,19 +61,21 @@ def base_name(name: str) -> str:
 
 
 def unknown_data_set(name: str, available=("digits", *WELL_KNOWN)) -> InputError:
-    """The error for a name that stands for no data set, with the nearest one of `available`."""
+    """The error for an unknown data set, with the most similar name of `available`."""
     # TFDS names are lower snake case: 'CIFAR-10' is cifar10.
     plain = re.sub(r"[^a-z0-9_]", "", base_name(name).lower())
-    nearest = difflib.get_close_matches(plain, available, n=1, cutoff=0.5)
-    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    hint = did_you_mean(plain, available)
     return InputError(
         f"Unknown data set '{name}'.{hint} Available: {', '.join((*LOCAL, *WELL_KNOWN))}, "
         "and every image classification set of TensorFlow Datasets."
     )
 
 
-def _one_slip_apart(a: str, b: str) -> bool:
-    """Whether one letter changed, added, left out or swapped with its neighbour makes `b` of `a`."""
+def _one_typo_apart(a: str, b: str) -> bool:
+    """Whether changing, adding, dropping or swapping one letter of `a` gives `b`.
+
+    Stricter than difflib's ratio, by which existing sets such as `imagenet2012_real` are near popular ones.
+    """
     if len(a) > len(b):
         a, b = b, a
     start = next((i for i in range(len(a)) if a[i] != b[i]), len(a))

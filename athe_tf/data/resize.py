@@ -14,7 +14,7 @@ def central_square(image, size: int):
     side = tf.minimum(height, width)
     top, left = (height - side) // 2, (width - side) // 2
     square = image[..., top : top + side, left : left + side, :]
-    # Antialiasing, or small details of a large photograph turn into noise.
+    # Without antialiasing, small details of large photographs turn into noise.
     resized = tf.image.resize(square, [size, size], antialias=True)
     if image.dtype == tf.uint8:
         resized = tf.round(resized)

@@ -1,26 +1,45 @@
-"""What a set of images offers, wherever its images are kept."""
+"""The interface of a set of images, in memory or on disk."""
 
+import numpy as np
 import tensorflow as tf
 
-from athe_tf.data import AUGMENTATIONS
-from athe_tf.utils.errors import InputError, check
+from athe_tf.data.augmentations import AUGMENTATIONS
+from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.rng import fold
 
-#: For functions of datasets that have no Python control flow to convert; to look for it costs a second.
-as_it_is = tf.autograph.experimental.do_not_convert
+#: For functions of datasets without Python control flow: looking for some to convert takes a second.
+without_autograph = tf.autograph.experimental.do_not_convert
 
 
 class ImageSource:
-    """Base class of `ImageSet` and `StreamedSet`.
+    """Base class of `ImageSet`, `StreamedSet` and `MixedSet`.
 
-    The template of a stream lives here, once. A subclass says `_shuffled` (what is read in an epoch, in
-    which order, as batches of cheap keys) and `_read` (the images and labels of such a batch), and has
-    `batches`, `arrays` and a length.
+    `stream` is implemented here. A subclass implements `_shuffled` (which examples an epoch reads, in which
+    order, as batches of small keys), `_read` (the images and labels of such a batch), `batches`, `arrays` and
+    a length.
+
+    Example:
+
+    >>> train: athe_tf.data.ImageSource = athe_tf.data.load("digits").train
+    >>> train.steps_per_epoch(128)
+    9
     """
 
     image_shape: tuple[int, int, int]
 
-    def __len__(self):
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def batches(self, batch_size: int) -> tf.data.Dataset:
+        """All images once, in order, for evaluation. The last batch may be smaller.
+
+        Returns:
+            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
+        """
+        raise NotImplementedError
+
+    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
         raise NotImplementedError
 
     def _shuffled(self, key, batch_size, skipped):
@@ -38,62 +57,62 @@ class ImageSource:
         raise NotImplementedError
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """How many full batches an epoch has."""
-        check_batch_size(batch_size)
-        if batch_size > len(self):
-            raise InputError(
-                f"Invalid value for argument `batch_size`. Expected at most {len(self)}, the number of "
-                f"training images. Received: batch_size={batch_size}."
-            )
+        """Number of full batches in an epoch."""
+        check_integer("batch_size", batch_size, 1)
+        check(
+            batch_size <= len(self),
+            f"Invalid value for argument `batch_size`. Expected at most {len(self)}, the number of "
+            f"training images. Received: batch_size={batch_size}.",
+        )
         return len(self) // batch_size
 
-    def stream(self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)):
+    def stream(
+        self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)
+    ) -> tf.data.Dataset:
         """Shuffled, augmented batches for training.
 
         The order of an epoch and each augmentation are pure functions of (seed, epoch, index), so that
-        `start_step=k` gives the very batches that follow the first `k`, without making those.
+        `start_step=k` gives exactly the batches that follow the first `k`, without computing those.
 
         Example:
 
-            train = athe_tf.data.load("digits").train
-            batches = train.stream(128, seed=0, augmentation="pad_crop", start_step=1000)
-            images, labels = next(iter(batches))     # [128, 8, 8, 1] in [0, 1], and [128]
+        >>> train = athe_tf.data.load("digits").train
+        >>> batches = train.stream(128, seed=0, augmentation="pad_crop", start_step=1000)
+        >>> images, labels = next(iter(batches))
+        >>> images.shape, labels.shape
+        (TensorShape([128, 8, 8, 1]), TensorShape([128]))
 
         Args:
-            batch_size: Every batch has this size; the remainder of an epoch is left out of it.
+            batch_size: Size of every batch; the remainder of an epoch is dropped.
             seed: An integer.
-            augmentation: `"none"`, `"flip"`, `"pad_crop"` or `"pad_crop_flip"`.
-            start_step: The step of the first batch, counted from the beginning of the training.
-            epochs: Where the training ends, counted from its beginning too. Defaults to never.
-            part: `(i, n)` gives part number `i` of `n` equal ones of every batch, and reads no other images:
-                the share of one of several workers.
+            augmentation: `"none"` (default), `"flip"`, `"pad_crop"`, `"pad_crop_flip"`, or `"module:name"`:
+                a function of your own, with the arguments of those in `augment.py`.
+            start_step: The step of the first batch, counted from the start of training. Defaults to 0.
+            epochs: The epoch after which the stream ends, counted from the start of training. Defaults to
+                `None`: endless.
+            part: `(i, n)` gives part `i` of `n` equal parts of every batch and reads no other images, for one
+                of several workers. Defaults to `(0, 1)`: whole batches.
 
         Returns:
             `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
         """
         steps = self.steps_per_epoch(batch_size)
         augment = AUGMENTATIONS.get(augmentation)
-        check(
-            start_step >= 0,
-            f"Invalid value for argument `start_step`. Expected 0 or more. "
-            f"Received: start_step={start_step}.",
-        )
-        check(
-            epochs is None or epochs >= 1,
-            f"Invalid value for argument `epochs`. Expected 1 or more, or None. Received: epochs={epochs}.",
-        )
+        check_integer("start_step", start_step, 0)
+        if epochs is not None:
+            check_integer("epochs", epochs, 1)
         first, skipped = divmod(start_step, steps)
 
-        @as_it_is
+        @without_autograph
         def batches_of(epoch):
             key = fold(seed, epoch)
             skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
             batches = self._shuffled(key, batch_size, skip)
             return batches.map(
-                as_it_is(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
+                without_autograph(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
             )
 
-        @as_it_is
+        @without_autograph
         def finish(key, ids, payload):
             images, labels = self._read(payload)
             return to_float(augment(images, key, ids)), labels
@@ -106,17 +125,8 @@ class ImageSource:
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
 
 
-def check_batch_size(batch_size) -> None:
-    """Raises `InputError` unless `batch_size` is a positive integer."""
-    check(
-        isinstance(batch_size, int) and batch_size >= 1,
-        f"Invalid value for argument `batch_size`. Expected an integer of at least 1. "
-        f"Received: batch_size={batch_size!r}.",
-    )
-
-
 def part_of(batch, part: tuple[int, int]):
-    """Rows of part number `part[0]` of `part[1]` equal ones."""
+    """The rows of part `part[0]` of `part[1]` equal parts."""
     index, count = part
     if count == 1:
         return batch
@@ -129,13 +139,13 @@ def to_float(images):
     return tf.cast(images, tf.float32) / 255.0 if images.dtype == tf.uint8 else images
 
 
-def with_options(dataset):
-    """The options of all our datasets: a fixed order, and on several workers a share of each batch."""
+def with_options(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Sets the options of all datasets here: a fixed order, and part of each batch on several workers."""
     options = tf.data.Options()
     options.deterministic = True
-    # The thread that tunes a pipeline sleeps longer and longer, up to a minute, and whoever lets go of an
-    # iterator waits for it now and then. These pipelines have nothing to tune.
+    # The thread that tunes a pipeline sleeps for up to a minute, and deleting an iterator may wait for it.
+    # These pipelines have nothing to tune.
     options.autotune.enabled = False
-    # By files (the default where there are some), the number of workers would change the batches.
+    # With sharding by files, the default, the number of workers would change the batches.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options)

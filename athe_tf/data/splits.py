@@ -1,4 +1,4 @@
-"""The parts of a data set, and what a model has to know about it."""
+"""The splits of a data set, and what a model has to know about it."""
 
 import dataclasses
 from typing import Any
@@ -6,32 +6,41 @@ from typing import Any
 import numpy as np
 
 from athe_tf.data import validate
-from athe_tf.utils.errors import InputError, check
+from athe_tf.data.images import ImageSet
+from athe_tf.data.resize import resize_images
+from athe_tf.data.source import ImageSource
+from athe_tf.utils.errors import check
 
 
 @dataclasses.dataclass(frozen=True)
 class Splits:
-    """A data set, ready to train and to measure on.
+    """A data set, ready for training and evaluation.
 
-    `train`, `validation` and `test` are `ImageSet`s or, where the images do not fit in memory,
-    `StreamedSet`s: both have `stream`, `batches`, `arrays`, `steps_per_epoch` and a length.
+    `train`, `validation` and `test` are `ImageSet`s or, if the images do not fit in memory, `StreamedSet`s.
+
+    Example:
+
+    >>> splits = athe_tf.data.load("digits")
+    >>> splits.test, splits.image_shape
+    (ImageSet(400 images of shape (8, 8, 1), uint8), (8, 8, 1))
 
     Attributes:
-        name: As it was given to `load`.
+        name: As given to `load`.
         train: `None` for sets that only have test images, such as `cifar10_corrupted`.
         validation: Never overlaps with `train`. `None` with `validation_size=0`, or without `train`.
         test: The test images; for sets without labelled ones, those that the set calls validation.
         num_classes: The number of classes.
         image_shape: `(height, width, channels)`.
-        class_names: One string for each class, or `None` where nobody named them.
+        class_names: One string for each class, or `None` if the classes have no names.
         mean: The mean of each channel of the training images in [0, 1], for the model's first layer.
         std: The standard deviation of each channel.
     """
 
     name: str
-    train: Any
-    validation: Any
-    test: Any
+    # May be None; `| Any` spares callers the check, as in typeshed.
+    train: ImageSource | Any
+    validation: ImageSource | Any
+    test: ImageSource
     num_classes: int
     image_shape: tuple[int, int, int]
     class_names: tuple[str, ...] | None
@@ -42,73 +51,68 @@ class Splits:
 def from_arrays(
     name, parts, *, num_classes=None, class_names=None, statistics=None, validation_size=None, image_size=None
 ) -> Splits:
-    """Makes `Splits` of arrays.
+    """Creates `Splits` from arrays.
 
     Args:
         name: The name of the data set.
         parts: `{"train": (images, labels), "test": ..., "validation": ...}`; without "validation", it is
-            held out of "train"; without "train", there is neither.
+            held out of "train"; without "train", both are `None`.
         num_classes: Defaults to the number of classes in the training labels.
         class_names: One string for each class.
         statistics: `(mean, std)`. Defaults to those of the training images.
         validation_size: As in `load`.
         image_size: As in `load`.
     """
-    # Imported here: a command line with a typo is answered before TensorFlow starts.
-    from athe_tf.data.images import ImageSet
-    from athe_tf.data.resize import resize_images
-
     for part, (images, labels) in parts.items():
         validate.check_images(images, f"x_{part}")
         validate.check_labels(labels, len(images), f"y_{part}")
     if num_classes is None:
         num_classes = validate.count_classes(parts["train"][1], "y_train")
-    for part, (_, labels) in parts.items():
+    expected = parts["test"][0].shape[1:]
+    for part, (images, labels) in parts.items():
         validate.check_range(labels, num_classes, f"y_{part}")
-    _check_same_shape(parts)
+        check(
+            images.shape[1:] == expected,
+            f"The images of all splits must have the same shape. Expected {expected}, as in `x_test`. "
+            f"Received: {images.shape[1:]} in `x_{part}`.",
+        )
     parts = _hold_out(name, dict(parts), validation_size)
     if image_size is not None:
-        parts = {
-            part: (resize_images(images, image_size), labels) for part, (images, labels) in parts.items()
-        }
+        parts = {part: (resize_images(x, image_size), labels) for part, (x, labels) in parts.items()}
     sets = {part: ImageSet(images, labels) for part, (images, labels) in parts.items()}
-    mean, std = statistics or channel_statistics(parts.get("train", parts["test"])[0])
-    return Splits(
-        name=name,
-        train=sets.get("train"),
-        validation=sets.get("validation"),
-        test=sets["test"],
-        num_classes=num_classes,
-        image_shape=sets["test"].image_shape,
-        class_names=class_names,
-        mean=mean,
-        std=std,
-    )
+    statistics = statistics or channel_statistics(parts.get("train", parts["test"])[0])
+    return from_sets(name, sets, num_classes, class_names, statistics)
+
+
+def from_sets(name, sets, num_classes, class_names, statistics) -> Splits:
+    """Creates `Splits` from `{"train": ImageSource, "test": ..., "validation": ...}`; see `from_arrays`."""
+    train, validation, test = sets.get("train"), sets.get("validation"), sets["test"]
+    return Splits(name, train, validation, test, num_classes, test.image_shape, class_names, *statistics)
 
 
 def held_out_size(name, train_size, validation_size, own=None) -> int:
-    """How many training images are held out for validation.
+    """Number of training images to hold out for validation.
 
     Args:
         name: The name of the data set, for messages.
         train_size: The number of training images.
         validation_size: As in `load`.
-        own: The number of validation images that the set brings itself, or `None`.
+        own: The number of validation images that the set already has, or `None`.
     """
     if own is not None:
         check(
             validation_size in (None, own),
-            f"The data set '{name}' brings its own {own} validation images. "
+            f"The data set '{name}' has its own {own} validation images. "
             f"Received: validation_size={validation_size}. Leave `validation_size` out.",
         )
         return 0
     if validation_size is None:
         return min(1000, max(1, train_size // 10), train_size - 1)
-    if validation_size >= train_size:
-        raise InputError(
-            f"Invalid value for argument `validation_size`. Expected less than the {train_size} training "
-            f"images of '{name}'. Received: validation_size={validation_size}."
-        )
+    check(
+        validation_size < train_size,
+        f"Invalid value for argument `validation_size`. Expected less than the {train_size} training "
+        f"images of '{name}'. Received: validation_size={validation_size}.",
+    )
     return validation_size
 
 
@@ -116,9 +120,8 @@ def channel_statistics(images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel of `images`, in units of [0, 1]."""
     if images.dtype == np.uint8:
         # From the 256 counts of each channel: exact, and without a float copy of the images.
-        counts = np.stack(
-            [np.bincount(channel.ravel(), minlength=256) for channel in np.moveaxis(images, -1, 0)]
-        )
+        channels = np.moveaxis(images, -1, 0)
+        counts = np.stack([np.bincount(channel.ravel(), minlength=256) for channel in channels])
         values = np.arange(256) / 255
         weights = counts / counts.sum(axis=1, keepdims=True)
         mean = weights @ values
@@ -126,19 +129,9 @@ def channel_statistics(images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     else:
         mean = images.mean(axis=(0, 1, 2), dtype=np.float64)
         variance = images.var(axis=(0, 1, 2), dtype=np.float64)
-    # A channel that never changes must not make the model divide by zero.
+    # A constant channel must not make the model divide by zero.
     std = np.maximum(np.sqrt(variance), 1 / 255)
     return tuple(mean.tolist()), tuple(std.tolist())
-
-
-def _check_same_shape(parts) -> None:
-    expected = parts["test"][0].shape[1:]
-    for part, (images, _) in parts.items():
-        check(
-            images.shape[1:] == expected,
-            f"Images of all parts must have one shape. Expected {expected}, as in `x_test`. "
-            f"Received: {images.shape[1:]} in `x_{part}`.",
-        )
 
 
 def _hold_out(name, parts, validation_size):
@@ -148,7 +141,7 @@ def _hold_out(name, parts, validation_size):
     own = len(parts["validation"][1]) if "validation" in parts else None
     size = held_out_size(name, len(images), validation_size, own)
     if size:
-        # RandomState is frozen by NumPy's policy (NEP 19): these images are held out for ever.
+        # NumPy guarantees that RandomState never changes (NEP 19), so the same images are always held out.
         order = np.random.RandomState(0).permutation(len(images))
         held, kept = np.sort(order[:size]), np.sort(order[size:])
         parts["train"] = images[kept], labels[kept]

@@ -1,5 +1,6 @@
-"""Images that stay on disk, for sets that do not fit in memory."""
+"""Images on disk, for sets that do not fit in memory."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -7,16 +8,23 @@ import tensorflow as tf
 
 from athe_tf.data import validate
 from athe_tf.data.resize import central_square
-from athe_tf.data.source import ImageSource, check_batch_size, to_float, with_options
+from athe_tf.data.source import ImageSource, to_float, with_options
 from athe_tf.utils import rng
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import check, check_integer
 
-# Which sequence of the random numbers decides on the order of files and within a window.
+# The streams of random numbers that decide the order of files and of records in a window.
 _FILES, _WINDOW = 0, 3
 
 
 class Files(NamedTuple):
-    """Where the examples of a split are: `take` records of each file after the first `skip`."""
+    """The files of a split: `take` records of each file after the first `skip`.
+
+    Example:
+
+    >>> files = Files(["a.tfrecord", "b.tfrecord"], skip=[100, 0], take=[900, 1000])
+    >>> sum(files.take)
+    1900
+    """
 
     paths: list[str]
     skip: list[int]
@@ -26,10 +34,20 @@ class Files(NamedTuple):
 class StreamedSet(ImageSource):
     """The images of TFRecord files, read as they are needed.
 
-    An epoch reads the files in a shuffled order, several at a time, and shuffles the records that pass
-    within windows of `window` records, all as a function of (seed, epoch). `start_step` reads the skipped
-    records of an epoch, but does not decode them. A label out of range stops `stream` and `batches` with
-    TensorFlow's `InvalidArgumentError`, for no one has seen all labels before.
+    An epoch reads the files in a shuffled order, several at a time, and shuffles the records in windows of
+    `window` records, all as a function of (seed, epoch). With `start_step`, the skipped records of an epoch
+    are read but not decoded. Labels are checked as they are read: one out of range stops `stream` and
+    `batches` with TensorFlow's `InvalidArgumentError`.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> with tf.io.TFRecordWriter("one.tfrecord") as file:
+    ...     file.write(tf.io.encode_png(np.zeros([8, 8, 1], "uint8")).numpy())
+    >>> files = Files(["one.tfrecord"], skip=[0], take=[1])
+    >>> decode = lambda png: tf.io.decode_png(png, channels=1)
+    >>> athe_tf.data.StreamedSet(files, lambda record: (record, 3), decode, (8, 8, 1), num_classes=10)
+    StreamedSet(1 images of shape (8, 8, 1), 1 files)
 
     Args:
         files: `Files`.
@@ -37,15 +55,23 @@ class StreamedSet(ImageSource):
         decode: From an encoded image to uint8 `[H, W, C]`.
         image_shape: `(height, width, channels)` of an image after `decode` and `image_size`.
         num_classes: Labels have to be below this.
-        image_size: Crop the central square and resize it, or `None`.
-        window: How many records are shuffled at a time.
-        readers: How many files are read at a time.
+        image_size: Crop the central square and resize it. Defaults to `None`: images as they are.
+        window: Number of records that are shuffled at a time. Defaults to 8192.
+        readers: Number of files that are read at a time. Defaults to 16.
     """
 
     def __init__(
-        self, files, parse, decode, image_shape, num_classes, image_size=None, window=8192, readers=16
+        self,
+        files: Files,
+        parse: Callable,
+        decode: Callable,
+        image_shape: tuple[int, int, int],
+        num_classes: int,
+        image_size: int | None = None,
+        window: int = 8192,
+        readers: int = 16,
     ):
-        self.image_shape = tuple(image_shape)
+        self.image_shape = image_shape
         self.num_classes = num_classes
         self.image_size = image_size
         self.window = window
@@ -55,36 +81,33 @@ class StreamedSet(ImageSource):
         self._decode = decode
         self._size = int(sum(files.take))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._size
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"StreamedSet({len(self)} images of shape {self.image_shape}, {len(self._files.paths)} files)"
 
-    def arrays(self, max_examples=None):
+    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`."""
         check(
             max_examples is not None,
             f"{len(self)} images do not fit in memory. Expected a number of examples. "
             "Received: max_examples=None. Give `max_examples`, or use `batches`.",
         )
-        images, labels = [], []
-        for x, y in self._in_order(256, max_examples):
-            images.append(x.numpy())
-            labels.append(y.numpy())
-        all_labels = np.concatenate(labels).astype(np.int64)
-        validate.check_labels(all_labels, len(all_labels))
-        validate.check_range(all_labels, self.num_classes)
-        return np.concatenate(images), all_labels
+        batches = self._in_order(256, max_examples).as_numpy_iterator()
+        images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        validate.check_labels(labels, len(labels))
+        validate.check_range(labels, self.num_classes)
+        return images, labels.astype(np.int64)
 
-    def batches(self, batch_size: int):
-        """All images once, in their order, for measuring. The last batch may be smaller.
+    def batches(self, batch_size: int) -> tf.data.Dataset:
+        """All images once, in order, for evaluation. The last batch may be smaller.
 
         Returns:
             `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
         """
-        check_batch_size(batch_size)
-        dataset = self._in_order(batch_size, len(self)).map(_checked(self.num_classes))
+        check_integer("batch_size", batch_size, 1)
+        dataset = self._in_order(batch_size, len(self)).map(self._checked)
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
 
     def _in_order(self, batch_size, count):
@@ -135,8 +158,7 @@ class StreamedSet(ImageSource):
         return records.batch(batch_size, drop_remainder=True)
 
     def _read(self, payload):
-        images, labels = self._images_and_labels(payload)
-        return _checked(self.num_classes)(images, labels)
+        return self._checked(*self._images_and_labels(payload))
 
     def _images_and_labels(self, records):
         def one(record):
@@ -148,14 +170,9 @@ class StreamedSet(ImageSource):
 
         return tf.map_fn(one, records, fn_output_signature=(tf.uint8, tf.int32))
 
-
-def _checked(num_classes):
-    """A map that fails on a label outside of `[0, num_classes)`."""
-
-    def check_labels(images, labels):
-        message = f"Labels must lie in 0..{num_classes - 1}, for there are {num_classes} classes."
-        in_range = tf.reduce_all((labels >= 0) & (labels < num_classes))
+    def _checked(self, images, labels):
+        """The same images and labels; fails on a label outside of `[0, num_classes)`."""
+        message = f"Labels must lie in 0..{self.num_classes - 1} with {self.num_classes} classes."
+        in_range = tf.reduce_all((labels >= 0) & (labels < self.num_classes))
         with tf.control_dependencies([tf.debugging.Assert(in_range, [message, labels])]):
             return images, tf.identity(labels)
-
-    return check_labels

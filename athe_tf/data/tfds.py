@@ -1,6 +1,7 @@
 """Any image classification set of TensorFlow Datasets, by its name."""
 
 import os
+import pathlib
 import socket
 import urllib.parse
 
@@ -10,14 +11,14 @@ import tensorflow_datasets as tfds
 
 from athe_tf.data.names import base_name, unknown_data_set
 from athe_tf.data.resize import central_square
-from athe_tf.data.splits import Splits, channel_statistics, from_arrays, held_out_size
+from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, held_out_size
 from athe_tf.data.streamed import Files, StreamedSet
 from athe_tf.utils.errors import InputError, check
 
 # Sets whose decoded images need less than this are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30
 
-# How long a host may take to answer before the set counts as out of reach.
+# Seconds that a host may take to answer before the set counts as unreachable.
 REACH_SECONDS = 10.0
 
 # Means and standard deviations that the literature uses, so that models can be compared.
@@ -33,16 +34,29 @@ STATISTICS = {
 }
 
 
-def load(name, data_dir=None, validation_size=None, image_size=None) -> Splits:
+def load(
+    name: str,
+    data_dir: str | pathlib.Path | None = None,
+    validation_size: int | None = None,
+    image_size: int | None = None,
+) -> Splits:
     """The splits of a TensorFlow Datasets set; the arguments are those of `athe_tf.data.load`."""
     builder = _builder(name, data_dir)
     keys = _keys(name, builder)
     image_shape = _image_shape(name, builder.info.features[keys[0]], image_size)
     _prepare(name, builder)
     parts = _parts(name, builder, keys)
+    label = builder.info.features[keys[1]]
+    facts = {
+        "num_classes": label.num_classes,
+        "class_names": tuple(label.names) if label.names else None,
+        "statistics": STATISTICS.get(base_name(name)),
+    }
     size = sum(_count(builder, split) for split in parts.values()) * int(np.prod(image_shape))
-    make = _in_memory if size < IN_MEMORY_BYTES else _streamed
-    return make(name, builder, keys, parts, image_shape, validation_size, image_size)
+    if size >= IN_MEMORY_BYTES:
+        return _streamed(name, builder, keys, parts, image_shape, validation_size, image_size, **facts)
+    arrays = {part: _read_all(builder, split, keys, image_shape, image_size) for part, split in parts.items()}
+    return from_arrays(name, arrays, validation_size=validation_size, **facts)
 
 
 def _builder(name, data_dir):
@@ -57,7 +71,7 @@ def _builder(name, data_dir):
 
 
 def _keys(name, builder):
-    """Under which keys the set has its images and labels."""
+    """The keys of the images and labels in an example."""
     features = builder.info.features
     keys = builder.info.supervised_keys or ("image", "label")
     kinds = (tfds.features.Image, tfds.features.ClassLabel)
@@ -72,7 +86,7 @@ def _keys(name, builder):
     )
     check(
         features[keys[0]].np_dtype == np.uint8,
-        f"The images of '{name}' are not of the kind this library reads. Expected uint8. "
+        f"The images of '{name}' have an unsupported type. Expected uint8. "
         f"Received: {np.dtype(features[keys[0]].np_dtype)}. Convert them and use npz:PATH.",
     )
     return keys
@@ -94,16 +108,16 @@ def _prepare(name, builder):
     try:
         _check_reachable(builder)
         builder.download_and_prepare()
-    # Whatever went wrong (no network, no disk space, a file to fetch by hand), the answer is the same.
+    # Whatever went wrong (no network, no disk space, a file to download by hand), the remedy is the same.
     except Exception as error:
         raise InputError(
             f"The data set '{name}' is not in {builder.data_dir}, and it could not be downloaded "
-            f"({type(error).__name__}: {error}). Give --data_dir with a prepared copy, or use npz:PATH."
+            f"({type(error).__name__}: {error}). Give a prepared copy as `data_dir`, or use npz:PATH."
         ) from error
 
 
 def _check_reachable(builder) -> None:
-    """Raises `OSError` when no host of the set answers; TFDS itself would go on trying for minutes."""
+    """Raises `OSError` if no host of the set answers; TFDS itself would retry each file for minutes."""
     if any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ):
         return
     addresses = {urllib.parse.urlsplit(url) for url in getattr(builder, "url_infos", None) or {}}
@@ -119,16 +133,15 @@ def _check_reachable(builder) -> None:
 
 
 def _parts(name, builder, keys):
-    """From our parts to the set's splits, such as `{"train": "train", "test": "validation"}`."""
-    # A mocked builder keeps no record of its splits; these are the usual ones.
+    """From our splits to those of the set, such as `{"train": "train", "test": "validation"}`."""
+    # A mocked builder has no record of its splits; these are the usual ones.
     splits = tuple(builder.info.splits) or ("train", "test")
     parts = {"train": "train"} if "train" in splits else {}
-    labelled = [
-        part for part in ("test", "validation") if part in splits and _is_labelled(builder, part, keys)
-    ]
+    tests = [part for part in ("test", "validation") if part in splits]
+    labelled = [part for part in tests if _is_labelled(builder, part, keys)]
     check(
         bool(labelled),
-        f"The data set '{name}' has nothing to test on. Expected a split 'test' or 'validation' with labels. "
+        f"The data set '{name}' has no test images. Expected a split 'test' or 'validation' with labels. "
         f"Received: {list(splits)}.",
     )
     parts["test"] = labelled[0]
@@ -153,29 +166,10 @@ def _count(builder, split):
     return builder.info.splits[split].num_examples if builder.info.splits else 0
 
 
-def _class_names(feature):
-    return tuple(feature.names) if feature.names else None
-
-
-def _in_memory(name, builder, keys, parts, image_shape, validation_size, image_size):
-    label = builder.info.features[keys[1]]
-    arrays = {part: _read_all(builder, split, keys, image_shape, image_size) for part, split in parts.items()}
-    return from_arrays(
-        name,
-        arrays,
-        num_classes=label.num_classes,
-        class_names=_class_names(label),
-        statistics=STATISTICS.get(base_name(name)),
-        validation_size=validation_size,
-    )
-
-
 def _read_all(builder, split, keys, image_shape, image_size):
     dataset = _dataset(builder, split, keys)
     if image_size is not None:
-        dataset = dataset.map(
-            lambda image, label: (central_square(image, image_size), label), tf.data.AUTOTUNE
-        )
+        dataset = dataset.map(lambda x, y: (central_square(x, image_size), y), tf.data.AUTOTUNE)
     count = int(dataset.cardinality())
     images, labels = np.empty([count, *image_shape], np.uint8), np.empty([count], np.int64)
     done = 0
@@ -185,8 +179,9 @@ def _read_all(builder, split, keys, image_shape, image_size):
     return images[:done], labels[:done]
 
 
-def _streamed(name, builder, keys, parts, image_shape, validation_size, image_size):
-    label = builder.info.features[keys[1]]
+def _streamed(
+    name, builder, keys, parts, image_shape, validation_size, image_size, num_classes, class_names, statistics
+):
     sizes = {part: _count(builder, split) for part, split in parts.items()}
     if "train" in parts:
         held = held_out_size(name, sizes["train"], validation_size, sizes.get("validation"))
@@ -194,23 +189,12 @@ def _streamed(name, builder, keys, parts, image_shape, validation_size, image_si
             # TFDS shuffled the examples when it wrote them: the first are as good as any.
             parts = {**parts, "train": f"train[{held}:]", "validation": f"train[:{held}]"}
     sets = {
-        part: _streamed_set(builder, split, keys, image_shape, image_size, label.num_classes)
+        part: _streamed_set(builder, split, keys, image_shape, image_size, num_classes)
         for part, split in parts.items()
     }
-    statistics = STATISTICS.get(base_name(name)) or channel_statistics(
-        sets.get("train", sets["test"]).arrays(max_examples=10_000)[0]
-    )
-    return Splits(
-        name=name,
-        train=sets.get("train"),
-        validation=sets.get("validation"),
-        test=sets["test"],
-        num_classes=label.num_classes,
-        image_shape=image_shape,
-        class_names=_class_names(label),
-        mean=statistics[0],
-        std=statistics[1],
-    )
+    if statistics is None:
+        statistics = channel_statistics(sets.get("train", sets["test"]).arrays(max_examples=10_000)[0])
+    return from_sets(name, sets, num_classes, class_names, statistics)
 
 
 def _streamed_set(builder, split, keys, image_shape, image_size, num_classes):

@@ -1,15 +1,14 @@
-"""Are these the images and labels of a data set? NumPy only."""
+"""Checks of images and labels; NumPy only."""
 
 import numpy as np
 
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 
 
 def check_images(images, name="images") -> None:
     """Raises `InputError` unless `images` are `[N, H, W, C]`, uint8 or float in [0, 1], and not empty."""
     check(
-        images.ndim == 4,
-        f"Invalid shape of `{name}`. Expected [N, H, W, C]. Received: shape={images.shape}.",
+        images.ndim == 4, f"Invalid shape of `{name}`. Expected [N, H, W, C]. Received: shape={images.shape}."
     )
     check(images.size > 0, f"The set `{name}` is empty. Received: shape={images.shape}.")
     if images.dtype == np.uint8:
@@ -28,7 +27,7 @@ def check_images(images, name="images") -> None:
 
 
 def check_labels(labels, count, name="labels") -> None:
-    """Raises `InputError` unless `labels` are `count` integers that are not negative."""
+    """Raises `InputError` unless `labels` are `count` non-negative integers."""
     check(labels.ndim == 1, f"Invalid shape of `{name}`. Expected [N]. Received: shape={labels.shape}.")
     check(
         len(labels) == count,
@@ -41,18 +40,17 @@ def check_labels(labels, count, name="labels") -> None:
     )
     check(
         labels.min() >= 0,
-        f"Labels must not be negative. Received: {labels.min()} in `{name}`. "
-        "Leave out images without a label.",
+        f"Labels must not be negative. Received: {labels.min()} in `{name}`. Remove images without a label.",
     )
 
 
 def check_range(labels, num_classes, name="labels") -> None:
     """Raises `InputError` unless every label is below `num_classes`."""
-    if labels.max() >= num_classes:
-        raise InputError(
-            f"Labels must lie in 0..{num_classes - 1}, for there are {num_classes} classes. "
-            f"Received: {labels.max()} in `{name}`."
-        )
+    most = labels.max()
+    check(
+        most < num_classes,
+        f"Labels must lie in 0..{num_classes - 1} with {num_classes} classes. Received: {most} in `{name}`.",
+    )
 
 
 def count_classes(labels, name="labels") -> int:

@@ -1,14 +1,20 @@
-"""From one device to many machines, with the same result.
+"""From one device to several machines, with the same result.
+
+    distribution = athe_tf.distribution.initialize(DistributionSettings("auto").resolve())
+    with distribution.scope():
+        trainer = ...
+    trainer.fit(distribution.train_dataset(train, batch_size=128, seed=0), steps_per_epoch=...)
 
 | file | what |
 |---|---|
-| `settings.py` | what the flags and the environment ask for, checked before TensorFlow starts |
-| `cluster.py` | the machines of a run: who they are, and waiting until they are there |
-| `spread.py` | a run over its devices: the strategy, each worker's share of the data, who may write |
-| `keras_repair.py` | what `fit` lacks on several workers |
+| `settings.py` | which devices and machines to use, checked before TensorFlow starts |
+| `cluster.py` | the addresses of the workers, and waiting until all of them answer |
+| `startup.py` | `initialize`: chooses the devices, waits for the workers, creates the strategy |
+| `strategy.py` | `Distribution`: the strategy, each worker's part of the data, which worker writes |
+| `keras_patches.py` | what `fit` lacks on several workers |
 
-Everything that decides on a result is a function of the position in the global batch, so none of this changes
-what is trained; `docs/distributed.md` says how to start it.
+All random numbers and all data depend on the position in the global batch, so the number of devices does not
+change what is trained. `docs/distributed.md` shows how to start it.
 """
 
 import lazy_loader

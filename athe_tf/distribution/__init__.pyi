@@ -1,12 +1,15 @@
+from .cluster import Cluster
 from .keras_patches import repair_fit
-from .settings import Settings, read_settings
-from .strategy import Spread, WorkerLost, start
+from .settings import DISTRIBUTIONS, DistributionSettings
+from .startup import initialize
+from .strategy import Distribution, WorkerLost
 
 __all__ = [
-    "Settings",
-    "Spread",
+    "DISTRIBUTIONS",
+    "Cluster",
+    "Distribution",
+    "DistributionSettings",
     "WorkerLost",
-    "read_settings",
+    "initialize",
     "repair_fit",
-    "start",
 ]

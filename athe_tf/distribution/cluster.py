@@ -1,11 +1,11 @@
-"""The machines of a run: who they are, and waiting until all of them are there.
+"""The machines of a run: their addresses, and waiting until all of them answer.
 
-They come from `TF_CONFIG`, TensorFlow's own way to say it:
+They are read from `TF_CONFIG`, TensorFlow's own variable:
 
     TF_CONFIG='{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
                 "task": {"type": "worker", "index": 0}}'
 
-or from the environment of a Slurm step, one task a machine. Nothing here needs TensorFlow.
+or from the environment of a Slurm step with one task per machine. Nothing here needs TensorFlow.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from athe_tf.utils.errors import InputError, check
 EXAMPLE = (
     '\'{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, "task": {"type": "worker", "index": 0}}\''
 )
-# Slurm gives out machines, not ports: two jobs of one user on a machine should not meet.
+# Slurm assigns machines, not ports: two jobs on a machine should not use the same one.
 FIRST_PORT, PORTS = 20000, 10000
 
 
@@ -29,9 +29,14 @@ FIRST_PORT, PORTS = 20000, 10000
 class Cluster:
     """The workers of a run.
 
+    Example:
+
+    >>> Cluster(("10.0.0.1:2222", "10.0.0.2:2222"), index=1).is_chief
+    False
+
     Attributes:
         workers: `host:port` of each; the first is the chief.
-        index: Which of them this process is.
+        index: The position of this process among them.
     """
 
     workers: tuple[str, ...]
@@ -39,17 +44,18 @@ class Cluster:
 
     @property
     def is_chief(self) -> bool:
+        """Whether this process is the first worker."""
         return self.index == 0
 
     def tf_config(self) -> str:
-        """The value of `TF_CONFIG` that says the same."""
+        """The value of `TF_CONFIG` that describes this cluster."""
         return json.dumps(
             {"cluster": {"worker": list(self.workers)}, "task": {"type": "worker", "index": self.index}}
         )
 
 
 def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
-    """The cluster that the environment describes, or `None` for a process on its own."""
+    """The cluster that the environment describes, or `None` for a single process."""
     if environment.get("TF_CONFIG", "").strip():
         return from_tf_config(environment["TF_CONFIG"])
     if "SLURM_STEP_NUM_TASKS" in environment:
@@ -58,7 +64,7 @@ def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
 
 
 def from_tf_config(text: str) -> Cluster | None:
-    """The cluster of a `TF_CONFIG`; `None` where it names no workers."""
+    """The cluster of a `TF_CONFIG`; `None` if it names no workers."""
     try:
         config = json.loads(text)
         groups = {job: list(addresses) for job, addresses in config.get("cluster", {}).items()}
@@ -66,15 +72,15 @@ def from_tf_config(text: str) -> Cluster | None:
         kind, index = task.get("type", "worker"), int(task.get("index", 0))
     except (ValueError, TypeError, AttributeError) as error:
         raise _malformed(text, str(error)) from error
-    # A chief is the first of the workers, by another name.
+    # A chief is the first of the workers under another name.
     workers = [*groups.get("chief", []), *groups.get("worker", [])]
     if not groups:
         return None
     unknown = sorted(set(groups) - {"chief", "worker"})
     if unknown:
-        raise _malformed(text, f"it has a job '{unknown[0]}', and training knows `chief` and `worker`")
+        raise _malformed(text, f"it has a job '{unknown[0]}'; training uses `chief` and `worker` only")
     if kind not in groups:
-        raise _malformed(text, f"its task is of type '{kind}', which its cluster does not have")
+        raise _malformed(text, f"its task is of type '{kind}', which is not in its cluster")
     if not 0 <= index < len(groups[kind]):
         raise _malformed(text, f"its task is {kind} {index}, and there are {len(groups[kind])} of them")
     for address in workers:
@@ -87,13 +93,13 @@ def from_tf_config(text: str) -> Cluster | None:
 
 def _malformed(text: str, why: str) -> InputError:
     return InputError(
-        f"The environment variable TF_CONFIG cannot be used: {why}. Expected, as an example: {EXAMPLE}. "
+        f"The environment variable TF_CONFIG is invalid: {why}. Expected, for example: {EXAMPLE}. "
         f"Received: {text}"
     )
 
 
 def from_slurm(environment: Mapping[str, str]) -> Cluster | None:
-    """The cluster of a step that `srun` started; `None` for a step of one task."""
+    """The cluster of a step that `srun` started; `None` for a step with one task."""
     try:
         tasks, rank = int(environment["SLURM_STEP_NUM_TASKS"]), int(environment["SLURM_PROCID"])
         hosts = expand_hosts(environment["SLURM_STEP_NODELIST"])
@@ -107,14 +113,14 @@ def from_slurm(environment: Mapping[str, str]) -> Cluster | None:
         return None
     check(
         tasks == len(hosts),
-        f"A worker is one task a machine and takes all of its GPUs. Received: {tasks} tasks on {len(hosts)} "
-        f"machines. Use srun --ntasks-per-node=1, or --distribution=mirrored with --ntasks=1.",
+        f"Expected one task per machine, which uses all of its GPUs. Received: {tasks} tasks on {len(hosts)} "
+        "machines. Use srun --ntasks-per-node=1, or srun --ntasks=1 with the distribution 'mirrored'.",
     )
     return Cluster(tuple(f"{host}:{port}" for host in hosts), rank)
 
 
 def expand_hosts(text: str) -> list[str]:
-    """Slurm's short form of host names, written out.
+    """Expands Slurm's short form of host names.
 
     Example:
 
@@ -140,10 +146,10 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def wait_for_workers(cluster: Cluster, seconds: float) -> None:
-    """Returns when every other worker answers at its address, and raises `InputError` if one never does.
+    """Returns when every other worker answers at its address; raises `InputError` if one does not.
 
-    TensorFlow's own wait has no end: the first worker would stay for ever, and say nothing. This process
-    answers at its own address meanwhile; TensorFlow takes the address over afterwards.
+    TensorFlow itself would wait forever without a message. Meanwhile this process answers at its own address;
+    TensorFlow uses the address afterwards.
     """
     deadline = time.monotonic() + seconds
     missing = [address for i, address in enumerate(cluster.workers) if i != cluster.index]
@@ -152,8 +158,8 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
             missing = [address for address in missing if not _answers(address)]
             if missing and time.monotonic() > deadline:
                 raise InputError(
-                    f"Waited {seconds:g} s for the other workers, and nobody answers at "
-                    f"{', '.join(missing)}. Start the same command there, let the port through its firewall, "
+                    f"Waited {seconds:g} s for the other workers, but there is no answer at "
+                    f"{', '.join(missing)}. Start the same command there, open the port in its firewall, "
                     "or correct TF_CONFIG."
                 )
             time.sleep(0.1 if missing else 0.0)
@@ -163,7 +169,7 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
 def _answering(address: str):
     port = address.rpartition(":")[2]
     try:
-        # On all interfaces, as TensorFlow's own server: a name may stand for several.
+        # On all interfaces, as TensorFlow's own server does: a host name may have several.
         server = socket.create_server(("", int(port)), backlog=128)
     except (OSError, OverflowError) as error:
         raise InputError(

@@ -2,36 +2,31 @@
 
 With a `MultiWorkerMirroredStrategy`, Keras 3 fails in two places before the first step:
 
-* `_maybe_symbolic_build` wants the mean of the replicas' first batches, for its shape, and cannot compute it
-  over several processes. The batch of any replica has the shape.
+* `_maybe_symbolic_build` takes the mean of the replicas' first batches to learn their shape, which cannot be
+  computed across processes. The batch of any replica has the same shape.
 * `reduce_per_replica` averages the logs of a step along an axis that scalars do not have.
 
-`repair_fit` replaces both, for the whole process; strategies of one worker take Keras' own way as before.
-`tests/test_distribution_workers.py` fails on the day that Keras no longer needs it: then remove this file.
+`repair_fit` replaces both, for the whole process; strategies of one worker keep Keras' own functions.
+`tests/distribution/test_distribution_workers.py` fails as soon as Keras no longer needs it: then remove this
+file.
 """
 
 import functools
 
 import keras
-import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as keras_trainer
 
-
-def is_multi_worker(strategy) -> bool:
-    """Whether a strategy spans several processes."""
-    return (
-        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        and getattr(strategy.extended, "_num_workers", 1) > 1
-    )
+from athe_tf.utils.keras_compat import is_multi_worker, wrap_trainer
 
 
 def repair_fit() -> None:
-    """Makes `fit` and `evaluate` work on several workers; calling it again does nothing."""
-    trainer = keras_trainer.TensorFlowTrainer
-    if hasattr(keras_trainer.reduce_per_replica, "__wrapped__"):
-        return
-    keras_trainer.reduce_per_replica = _repaired_reduction(keras_trainer.reduce_per_replica)
-    trainer._maybe_symbolic_build = _repaired_build(trainer._maybe_symbolic_build)
+    """Makes `fit` and `evaluate` of any Keras model work on several workers; calling it again does nothing.
+
+    Example:
+
+    >>> athe_tf.distribution.repair_fit()
+    >>> # strategy = tf.distribute.MultiWorkerMirroredStrategy(), compile and fit as usual
+    """
+    wrap_trainer(_repaired_reduction, _repaired_build)
 
 
 def _repaired_reduction(original):

@@ -1,4 +1,4 @@
-"""What the flags and the environment ask for, checked before TensorFlow starts."""
+"""Which devices and machines a run uses, checked before TensorFlow starts."""
 
 import dataclasses
 import os
@@ -9,19 +9,28 @@ from athe_tf.distribution.cluster import Cluster, find_cluster
 from athe_tf.utils.errors import check
 from athe_tf.utils.registry import unknown_name
 
+#: `auto` chooses one of the others, by the environment and the devices of this machine.
 DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one", "tpu")
+#: Those that stay on this machine.
+LOCAL_DISTRIBUTIONS = ("auto", "mirrored", "one")
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What to spread a run over.
+class DistributionSettings:
+    """The devices and machines of a run.
 
-    Attributes:
-        kind: One of `DISTRIBUTIONS`; `"auto"` that looks at the devices is left to whoever sees them.
-        devices: Numbers of the GPUs to use, or `"cpu"`; empty for all.
-        cpu_replicas: Logical devices to make of the CPU.
-        cluster: The workers, for `"multi_worker"`.
-        worker_timeout: Seconds to wait for them.
+    Example:
+
+    >>> DistributionSettings("mirrored", cpu_replicas=2).uses_cpu
+    True
+
+    Args:
+        kind: `"one"` device (default), `"mirrored"` over the GPUs of this machine, `"multi_worker"` over
+            several machines, `"tpu"`, or `"auto"`.
+        devices: Numbers of the GPUs to use, as strings, or `("cpu",)`. Defaults to all GPUs.
+        cpu_replicas: Split the CPU into this many logical devices, to emulate several GPUs. Defaults to 1.
+        cluster: The workers of `"multi_worker"`; `resolve` finds them in the environment.
+        worker_timeout: Seconds to wait for the other workers. Defaults to 300.
     """
 
     kind: str = "one"
@@ -30,66 +39,66 @@ class Settings:
     cluster: Cluster | None = None
     worker_timeout: float = 300.0
 
+    def __post_init__(self):
+        if self.kind not in DISTRIBUTIONS:
+            raise unknown_name("distribution", self.kind, DISTRIBUTIONS)
+        self._check_devices()
+        self._check_cpu_replicas()
 
-def check_flags(distribution: str, devices: tuple[str, ...], cpu_replicas: int) -> None:
-    """Refuses flags that no environment could make sense of."""
-    if distribution not in DISTRIBUTIONS:
-        raise unknown_name("distribution", distribution, DISTRIBUTIONS)
-    for device in devices:
-        check(
-            re.fullmatch(r"\d+|cpu", device) is not None and (device != "cpu" or len(devices) == 1),
-            "--devices are the numbers of GPUs, such as --devices=0,1, or --devices=cpu. "
-            f"Received: --devices={','.join(devices)}.",
-        )
-    check(
-        len(set(devices)) == len(devices),
-        f"--devices names a GPU twice. Received: --devices={','.join(devices)}.",
-    )
-    check(cpu_replicas >= 1, f"--cpu_replicas must be at least 1. Received: --cpu_replicas={cpu_replicas}.")
-    check(
-        cpu_replicas == 1 or distribution in ("auto", "mirrored"),
-        "--cpu_replicas makes several devices of one CPU, for --distribution=mirrored. "
-        f"Received: --distribution={distribution} --cpu_replicas={cpu_replicas}. Leave one of them out.",
-    )
-    check(
-        cpu_replicas == 1 or devices in ((), ("cpu",)),
-        "--cpu_replicas uses the CPU and --devices the GPUs. Received: "
-        f"--cpu_replicas={cpu_replicas} --devices={','.join(devices)}. Leave one of them out.",
-    )
+    @property
+    def uses_cpu(self) -> bool:
+        """Whether GPUs are left unused."""
+        return self.cpu_replicas > 1 or self.devices == ("cpu",)
 
+    def resolve(self, environment: Mapping[str, str] = os.environ) -> "DistributionSettings":
+        """The settings with what the environment says: the workers, and whether there is a TPU.
 
-def read_local_settings(config) -> Settings:
-    """The settings of a config whose work stays on one machine."""
-    check(
-        config.distribution in ("auto", "one", "mirrored"),
-        "An evaluation runs on the devices of one machine. Expected --distribution=auto, one or mirrored. "
-        f"Received: --distribution={config.distribution}.",
-    )
-    devices = ("cpu",) if config.cpu_replicas > 1 else tuple(config.devices)
-    return Settings(config.distribution, devices, config.cpu_replicas)
-
-
-def read_settings(config, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of a `TrainConfig`, in this environment."""
-    kind, cluster = config.distribution, None
-    devices = ("cpu",) if config.cpu_replicas > 1 else tuple(config.devices)
-    if kind in ("auto", "multi_worker"):
-        cluster = find_cluster(environment)
-    if kind == "multi_worker":
-        check(
-            cluster is not None,
-            "--distribution=multi_worker needs to know the workers. Set TF_CONFIG on each of them, or start "
-            "them with srun.",
-        )
-    elif kind == "auto":
-        if cluster is not None and len(cluster.workers) > 1:
+        Args:
+            environment: `TF_CONFIG`, the variables of a Slurm step, and `TPU_NAME` are read.
+        """
+        cluster = find_cluster(environment) if self.kind in ("auto", "multi_worker") else None
+        kind = self.kind
+        if kind == "auto" and cluster is not None and len(cluster.workers) > 1:
             kind = "multi_worker"
-        elif "TPU_NAME" in environment and not devices:
+        elif kind == "auto" and "TPU_NAME" in environment and not self.devices and not self.uses_cpu:
             kind = "tpu"
-    check(
-        kind != "multi_worker" or config.cpu_replicas == 1,
-        f"A worker has one CPU replica. Received: --cpu_replicas={config.cpu_replicas} and "
-        f"{len(cluster.workers) if cluster else 0} workers. Leave --cpu_replicas out.",
-    )
-    workers = cluster if kind == "multi_worker" else None
-    return Settings(kind, devices, config.cpu_replicas, workers, config.worker_timeout)
+        check(
+            kind != "multi_worker" or cluster is not None,
+            "The distribution 'multi_worker' needs the addresses of the workers. Set TF_CONFIG on each of "
+            "them, or start them with srun.",
+        )
+        return dataclasses.replace(self, kind=kind, cluster=cluster if kind == "multi_worker" else None)
+
+    def check_local(self) -> None:
+        """Raises `InputError` unless the run stays on this machine."""
+        check(
+            self.kind in LOCAL_DISTRIBUTIONS,
+            "An evaluation runs on the devices of one machine. Expected a distribution in "
+            f"{list(LOCAL_DISTRIBUTIONS)}. Received: '{self.kind}'.",
+        )
+
+    def _check_devices(self) -> None:
+        for device in self.devices:
+            check(
+                re.fullmatch(r"\d+|cpu", device) is not None and (device != "cpu" or len(self.devices) == 1),
+                "Invalid value for argument `devices`. Expected numbers of GPUs, such as ('0', '1'), or "
+                f"('cpu',). Received: devices={self.devices}.",
+            )
+        check(
+            len(set(self.devices)) == len(self.devices),
+            f"The argument `devices` contains a GPU twice. Received: devices={self.devices}.",
+        )
+
+    def _check_cpu_replicas(self) -> None:
+        count = self.cpu_replicas
+        check(count >= 1, f"`cpu_replicas` must be at least 1. Received: cpu_replicas={count}.")
+        check(
+            count == 1 or (self.kind in ("auto", "mirrored") and self.cluster is None),
+            "`cpu_replicas` splits one CPU into several devices, which needs the distribution 'mirrored'. "
+            f"Received: cpu_replicas={count} with '{self.kind}'. Leave `cpu_replicas` out.",
+        )
+        check(
+            count == 1 or self.devices in ((), ("cpu",)),
+            f"`cpu_replicas` uses the CPU and `devices` the GPUs. Received: cpu_replicas={count}, "
+            f"devices={self.devices}. Leave one of them out.",
+        )

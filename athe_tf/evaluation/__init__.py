@@ -1,17 +1,18 @@
-"""Measuring robustness: attacks over a data set, a verdict on every image, and what follows from them.
+"""Measuring robustness: attacks over a data set, a flag per image and attack, and what follows from them.
 
-`evaluate.py` reads top to bottom like an evaluation. What it goes through:
+`evaluator.py` reads from top to bottom like an evaluation. The other files:
 
-| file | what |
+| file | content |
 |---|---|
-| `loading.py`, `images.py` | whatever a user calls a model, and data |
-| `protocols.py`, `plan.py` | named sets of attacks, and the attacks that will be run |
-| `case.py`, `clean.py`, `model_traits.py` | model, images, and what is known before the first attack |
-| `attack_run.py`, `state.py` | one attack, and where a long evaluation stands on the disk |
-| `transferred.py`, `corruptions.py` | other models' images, common corruptions |
-| `sanity.py`, `verify.py` | whether the numbers are to be believed |
+| `options.py`, `progress.py` | less common settings; what a progress function is called with |
+| `loading.py`, `images.py` | what a user calls a model, and data |
+| `protocols.py`, `attack_plan.py` | named sets of attacks, and the attacks that will be run |
+| `inputs.py`, `clean.py`, `model_diagnosis.py` | model, images, and what is known before the first attack |
+| `attack_run.py`, `state_folder.py` | runs one attack; the state of a long evaluation on disk |
+| `transferred.py`, `corruptions.py` | adversarial examples of other models, common corruptions |
+| `sanity.py`, `sanity_probe.py`, `verify.py` | whether the numbers can be believed |
 | `under_attack.py`, `calibration.py`, `heads.py` | confidence, and the angles of a hypersphere head |
-| `report.py`, `wording.py`, `statistics.py`, `examples.py` | what comes out |
+| `result.py`, `text_table.py`, `intervals.py`, `examples.py` | the result |
 
 A new protocol is one entry in `protocols.py`; a new sanity check is one function in `sanity.py`.
 """

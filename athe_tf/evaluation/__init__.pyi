@@ -1,12 +1,18 @@
 from .corruptions import evaluate_corruptions
 from .evaluator import evaluate
-from .protocols import PROTOCOLS
-from .result import AttackReport, Report
+from .options import EvaluationOptions
+from .progress import EvaluationProgress
+from .protocols import PROTOCOLS, AttackSpec, Protocol
+from .result import AttackOutcome, Result
 
 __all__ = [
     "PROTOCOLS",
-    "AttackReport",
-    "Report",
+    "AttackOutcome",
+    "AttackSpec",
+    "EvaluationOptions",
+    "EvaluationProgress",
+    "Protocol",
+    "Result",
     "evaluate",
     "evaluate_corruptions",
 ]

@@ -1,4 +1,4 @@
-"""From what was asked for to the attacks that will be run."""
+"""From the attacks that a user asks for to the attacks that will be run."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,25 +7,25 @@ from athe_tf import attacks as attack_names
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.heads import head_of
-from athe_tf.evaluation.protocols import Line, Protocol
-from athe_tf.utils.errors import InputError, NotApplicable, check
+from athe_tf.evaluation.protocols import AttackSpec
+from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
 
-# The m of the hypersphere-embedding paper, where nobody says which one a model was trained with.
+# The m of the hypersphere-embedding paper, if the margin of training is unknown.
 USUAL_MARGIN = 0.2
 
 
 @dataclasses.dataclass
-class Planned:
+class PlannedAttack:
     """An attack that will be run, or the reason why not.
 
     Attributes:
-        label: How the report calls it; every label is there once.
+        label: Its name in the result; labels are unique.
         attack: The attack.
-        limit: Attack the first so many images only.
-        note: What the report says about it.
-        hypersphere: Needs a hypersphere head.
-        reason: Why it will not be run.
+        limit: Attack only the first images, at most this many.
+        note: A remark in the result.
+        hypersphere: Whether it needs a hypersphere head.
+        not_run: Why it will not be run.
     """
 
     label: str
@@ -33,64 +33,62 @@ class Planned:
     limit: int | None = None
     note: str | None = None
     hypersphere: bool = False
-    reason: str | None = None
+    not_run: str | None = None
 
-    def check(self, target: Victim) -> None:
-        """Finds out whether the attack can be run on a model, before hours were spent on others."""
+    def check(self, victim: Victim) -> None:
+        """Finds out whether the attack can be run on a model, before hours are spent on others."""
         if self.attack is None:
             return
         try:
-            if self.hypersphere and head_of(target) == "linear":
-                raise NotApplicable(f"it needs a hypersphere head, and '{target.name}' has none.")
-            self.attack.check_victim(target)
-            for stage in self.attack.cascade(target):
-                stage.check_victim(target)
+            if self.hypersphere and head_of(victim) == "linear":
+                raise NotApplicable(f"it needs a hypersphere head, and '{victim.name}' has none.")
+            self.attack.check_victim(victim)
+            for member in self.attack.cascade(victim):
+                member.check_victim(victim)
         except NotApplicable as error:
-            self.reason = str(error)
+            self.not_run = str(error)
 
 
 def make_plan(
-    wanted: Sequence, epsilon: float, norm: str, *, protocol: Protocol | None, epsilons=(), margin=None
-) -> list[Planned]:
+    wanted: Sequence, epsilon: float, norm: str, *, published: float | None = None, epsilons=(), margin=None
+) -> list[PlannedAttack]:
     """The attacks of an evaluation.
 
     Args:
-        wanted: Names, `Attack` objects, `Line`s of a protocol.
-        epsilon: The radius of the report.
+        wanted: Names, `Attack` objects, or the `AttackSpec`s of a protocol.
+        epsilon: The radius of the evaluation.
         norm: Its norm.
-        protocol: Where the lines come from.
+        published: The radius that the step sizes of a protocol belong to.
         epsilons: Further radii. `Attack` objects keep their own.
         margin: The margin of training, for adaptive attacks.
     """
-    lines = [Line(item) if isinstance(item, str) else item for item in wanted]
-    radii = [epsilon, *sorted(set(epsilons) - {epsilon})]
-    published = protocol.epsilon if protocol else None
     plan = []
-    for line in lines:
-        if isinstance(line, Attack):
-            plan.append(Planned(_at(line.name, line.threat.epsilon, epsilon), line))
+    for item in wanted:
+        if isinstance(item, Attack):
+            plan.append(PlannedAttack(_at(item.name, item.threat.epsilon, epsilon), item))
             continue
-        if not isinstance(line, Line):
-            raise InputError(f"Expected the name of an attack or an Attack. Received: {line!r}.")
-        for radius in radii:
-            plan.append(_planned(line, radius, epsilon, norm, published, margin))
-    for item, label in zip(plan, _distinct([item.label for item in plan]), strict=True):
-        item.label = label
+        spec = AttackSpec(item) if isinstance(item, str) else item
+        if not isinstance(spec, AttackSpec):
+            raise InputError(f"Expected the name of an attack or an Attack. Received: {item!r}.")
+        for radius in [epsilon, *sorted(set(epsilons) - {epsilon})]:
+            label = _at(spec.label or spec.attack, radius, epsilon)
+            plan.append(_planned(spec, label, radius, norm, published, margin))
+    for planned, label in zip(plan, _distinct([planned.label for planned in plan]), strict=True):
+        planned.label = label
     return plan
 
 
-def _planned(line: Line, radius, epsilon, norm, published, margin) -> Planned:
-    label = _at(line.label or line.attack, radius, epsilon)
-    known = attack_names.ATTACKS.get(attack_names.parse_name(line.attack)[0]).norms
-    if norm not in known:
-        return Planned(label, None, reason=f"it exists in {', '.join(known)} only, not in {norm}.")
-    settings = dict(line.settings)
-    if line.step is not None:
-        settings["step_size"] = line.step if published is None else line.step * (radius / published)
-    if line.hypersphere:
+def _planned(spec: AttackSpec, label: str, radius: float, norm: str, published, margin) -> PlannedAttack:
+    norms = attack_names.ATTACKS.get(attack_names.parse_name(spec.attack)[0]).norms
+    if norm not in norms:
+        return PlannedAttack(label, None, not_run=f"it exists in {', '.join(norms)} only, not in {norm}.")
+    settings = dict(spec.settings)
+    if spec.step_size is not None:
+        settings["step_size"] = spec.step_size * (1.0 if published is None else radius / published)
+    if spec.hypersphere:
         settings["margin"] = USUAL_MARGIN if margin is None else margin
-    attack = attack_names.get(line.attack, epsilon=radius, norm=norm, **settings)
-    return Planned(label, attack, line.limit, line.note, line.hypersphere)
+    attack = attack_names.get(spec.attack, epsilon=radius, norm=norm, **settings)
+    return PlannedAttack(label, attack, spec.limit, spec.note, spec.hypersphere)
 
 
 def _at(label: str, radius: float, epsilon: float) -> str:
@@ -98,23 +96,8 @@ def _at(label: str, radius: float, epsilon: float) -> str:
 
 
 def _distinct(labels: list[str]) -> list[str]:
-    """Labels with a number where several are alike."""
+    """Labels with a number if several are equal."""
     return [
         label if label not in labels[:i] else f"{label} ({labels[: i + 1].count(label)})"
         for i, label in enumerate(labels)
     ]
-
-
-def within(attack: Attack, norm: str, epsilon: float) -> bool:
-    """Whether an attack stays within a threat model, so that its verdicts may count for it."""
-    return attack.in_ball and attack.threat.norm == norm and attack.threat.epsilon <= epsilon + 1e-9
-
-
-def check_epsilons(norm: str, epsilons) -> None:
-    """Refuses radii that are no radii."""
-    for radius in epsilons:
-        check(
-            radius > 0,
-            f"The radii of a curve must be larger than 0. Received: {format_number(radius)}. "
-            "The clean accuracy is part of every curve.",
-        )

@@ -1,4 +1,4 @@
-"""Accuracy under common corruptions: the table of 15 x 5, and the numbers that papers quote."""
+"""Accuracy under common corruptions: 15 corruptions at 5 severities, and the means that papers quote."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,32 +9,21 @@ from athe_tf.attacks.engine.journal import Journal
 from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
-from athe_tf.data.corruptions import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
+from athe_tf.data.corruptions.names import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
 from athe_tf.data.corruptions.sources import Source, open_source
 from athe_tf.utils.errors import InputError, check
 
 # Mean error of AlexNet over the five severities of ImageNet-C (Hendrycks and Dietterich, ICLR 2019).
 ALEXNET_ERRORS = {
-    "gaussian_noise": 0.886428,
-    "shot_noise": 0.894468,
-    "impulse_noise": 0.922640,
-    "defocus_blur": 0.819880,
-    "glass_blur": 0.826268,
-    "motion_blur": 0.785948,
-    "zoom_blur": 0.798360,
-    "snow": 0.866816,
-    "frost": 0.826572,
-    "fog": 0.819324,
-    "brightness": 0.564592,
-    "contrast": 0.853204,
-    "elastic_transform": 0.646056,
-    "pixelate": 0.717840,
-    "jpeg_compression": 0.606500,
-}
+    "gaussian_noise": 0.886428, "shot_noise": 0.894468, "impulse_noise": 0.922640,
+    "defocus_blur": 0.819880, "glass_blur": 0.826268, "motion_blur": 0.785948, "zoom_blur": 0.798360,
+    "snow": 0.866816, "frost": 0.826572, "fog": 0.819324, "brightness": 0.564592,
+    "contrast": 0.853204, "elastic_transform": 0.646056, "pixelate": 0.717840, "jpeg_compression": 0.606500,
+}  # fmt: skip
 
 
 def evaluate_corruptions(
-    victim,
+    model,
     images=None,
     labels=None,
     *,
@@ -52,100 +41,98 @@ def evaluate_corruptions(
     Example:
 
     >>> found = evaluate_corruptions(net, images, labels, corruptions=["fog", "snow"], severities=[1, 5])
-    >>> found["accuracy"]["fog"]                       # two numbers
+    >>> found["accuracy"]["fog"]  # one value per severity
     >>> found["mca"]
 
     Args:
-        victim: Anything that maps images to logits.
-        images: Clean images `[N, H, W, C]`, uint8 or float in [0, 1]. Published sources bring their own; of
-            these, they only take the number and the size.
+        model: Anything that maps images to logits.
+        images: Clean images `[N, H, W, C]`, uint8 or float in [0, 1]. Published sources have images of their
+            own, and only use the number and the size of these.
         labels: `[N]`.
         source: `"generated"`; `"folder:PATH"`, the `.npy` files of CIFAR-10-C or CIFAR-100-C; or
             `"cifar10_corrupted"` or `"imagenet2012_corrupted"` of TensorFlow Datasets.
-        corruptions: Which. Defaults to the fifteen standard ones.
-        severities: Which, of 1 to 5.
-        batch_size: Images that go through the model at once.
-        seed: Of generated corruptions.
-        data_dir: Where TensorFlow Datasets keeps its data.
-        journal: Keeps what is measured, so that a run that was stopped goes on from there.
-        progress: Called after every batch with `(cell, images done, images in all, right, seen)`: a cell
-            such as `"fog 3"`, and how many of its images were right of those seen.
+        corruptions: Names of corruptions. Defaults to the fifteen standard ones.
+        severities: Severities from 1 to 5. Defaults to all.
+        batch_size: Images per forward pass. Defaults to 128.
+        seed: Seed of generated corruptions. Defaults to 0.
+        data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
+        journal: Keeps what is measured, so that an interrupted run resumes from there.
+        progress: Called after every batch with `(cell, images done, images in total, correct, seen)`: a cell
+            such as `"fog 3"`, and how many of the images seen in it were classified correctly.
 
     Returns:
         A dictionary for `evaluation.json`:
 
-        * `accuracy`: from each corruption to a list, one number for each of `severities`;
+        * `accuracy`: from each corruption to a list, one value per severity;
         * `mca`: the mean over all cells of the standard corruptions, and `mean_error`, 1 minus that, which
           papers on CIFAR call the (unnormalised) corruption error;
         * `mce`: only on ImageNet-C with all its cells, the mean over corruptions of the ratio of the error to
           AlexNet's;
         * `groups`: the mean of noise, blur, weather and digital;
-        * `generated`, `source`, `protocol`, `examples`, `severities`, and `remarks` where there are some.
+        * `generated`, `source`, `protocol`, `examples`, `severities`, and `remarks` if there are any.
     """
     names = _names(corruptions)
     levels = _severities(severities)
     opened = open_source(source, images, labels, seed=seed, data_dir=data_dir)
-    table = _Table(as_victim(victim), opened, batch_size, len(names) * len(levels), journal, progress)
+    table = _Table(as_victim(model), opened, batch_size, len(names) * len(levels), journal, progress)
     accuracy = {name: [table.cell(name, severity) for severity in levels] for name in names}
     return _summary(accuracy, levels, source, opened, table.examples)
 
 
 class _Table:
-    """Fills in cell after cell."""
+    """Measures cell after cell."""
 
-    def __init__(self, target: Victim, source: Source, batch_size: int, cells: int, journal, progress):
-        self.target, self.source, self.batch_size, self.cells = target, source, batch_size, cells
+    def __init__(self, victim: Victim, source: Source, batch_size: int, cells: int, journal, progress):
+        self.victim, self.source, self.batch_size, self.cells = victim, source, batch_size, cells
         self.journal, self.progress = journal, progress
-        # From a cell to `[right, seen]`.
+        # From a cell to `[correct, seen]`.
         self.known: dict[str, np.ndarray] = (journal.load() if journal is not None else None) or {}
-        self.done = 0
-        self.examples = 0
+        self.done = self.examples = 0
 
     def cell(self, name: str, severity: int) -> float:
-        """The accuracy under a corruption; measured, unless it is known from before."""
+        """The accuracy in a cell; measured unless the journal knows it."""
         label = f"{name} {severity}"
         if label not in self.known:
             self.known[label] = self._measure(name, severity, label)
             if self.journal is not None:
                 self.journal.save(self.known)
-        right, seen = self.known[label].tolist()
+        correct, seen = self.known[label].tolist()
         self.done += 1
         self.examples = seen
-        return right / seen
+        return correct / seen
 
     def _measure(self, name, severity, label):
-        right = seen = 0
+        correct = seen = 0
         for x, y in self.source.batches(name, severity, self.batch_size):
             logits = self._logits(x)
             self._check_labels(logits, y)
-            right += int((~misclassified(logits, y)).numpy().sum())
+            correct += int((~misclassified(logits, y)).numpy().sum())
             seen += len(y)
-            self._tell(label, right, seen)
-        return np.array([right, seen], np.int64)
+            self._tell(label, correct, seen)
+        return np.array([correct, seen], np.int64)
 
     def _logits(self, x):
         try:
-            return self.target.compiled_logits(tf.convert_to_tensor(x, tf.float32))
+            return self.victim.compiled_logits(tf.convert_to_tensor(x, tf.float32))
         except (ValueError, tf.errors.InvalidArgumentError) as error:
             raise InputError(
-                f"The model '{self.target.name}' does not take images of shape {x.shape[1:]}: "
-                f"{str(error).strip().splitlines()[0]}. Give corruptions of images of its own size."
+                f"The model '{self.victim.name}' does not take images of shape {x.shape[1:]}: "
+                f"{str(error).strip().splitlines()[0]}. Use corrupted images of the size that it takes."
             ) from error
 
     def _check_labels(self, logits, y):
         classes = int(logits.shape[-1])
         check(
             int(np.max(y)) < classes,
-            f"Labels must lie in 0..{classes - 1}, for the model '{self.target.name}' has {classes} classes. "
-            f"Received: {int(np.max(y))}. Give corruptions of the set that it was trained on.",
+            f"Labels must lie in 0..{classes - 1}: the model '{self.victim.name}' has {classes} classes. "
+            f"Received: {int(np.max(y))}. Use corruptions of the data set that it was trained on.",
         )
 
-    def _tell(self, label, right, seen):
-        if self.progress is None:
-            return
-        # Cells are of one size; until the first is over, what it has shown is all there is to go by.
-        size = max(self.examples, seen)
-        self.progress(label, self.done * size + seen, self.cells * size, right, seen)
+    def _tell(self, label, correct, seen):
+        if self.progress is not None:
+            # All cells have one size, which is known after the first.
+            size = max(self.examples, seen)
+            self.progress(label, self.done * size + seen, self.cells * size, correct, seen)
 
 
 def _names(corruptions) -> list[str]:
@@ -166,14 +153,14 @@ def _severities(severities) -> list[int]:
 
 def _summary(accuracy: dict[str, list[float]], levels, source: str, opened: Source, examples: int) -> dict:
     standard = [name for name in STANDARD if name in accuracy]
-    # Extra corruptions count where there is nothing else.
+    # Extra corruptions count only if there are no others.
     mean = float(np.mean([accuracy[name] for name in standard or accuracy]))
     complete = len(standard) == len(STANDARD) and levels == list(SEVERITIES)
     remarks = [opened.remark] if opened.remark else []
     if not complete:
         remarks.append(
             f"The mean is over {len(standard)} of {len(STANDARD)} standard corruptions and {len(levels)} of "
-            f"{len(SEVERITIES)} severities: not to be compared with published ones."
+            f"{len(SEVERITIES)} severities: it cannot be compared with published ones."
         )
     result = {
         "generated": opened.generated,
@@ -194,13 +181,9 @@ def _summary(accuracy: dict[str, list[float]], levels, source: str, opened: Sour
 
 
 def _groups(accuracy) -> dict[str, float]:
-    """The mean accuracy of each group that has corruptions in the table."""
-    means = {}
-    for group, names in GROUPS.items():
-        present = [accuracy[name] for name in names if name in accuracy]
-        if present:
-            means[group] = float(np.mean(present))
-    return means
+    """The mean accuracy of each group of corruptions in the table."""
+    present = {group: [accuracy[n] for n in names if n in accuracy] for group, names in GROUPS.items()}
+    return {group: float(np.mean(values)) for group, values in present.items() if values}
 
 
 def corruption_error(accuracy: dict[str, list[float]]) -> float:

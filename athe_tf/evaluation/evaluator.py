@@ -1,27 +1,30 @@
-"""From a model and images to a report."""
+"""From a model and images to a result."""
 
-import pathlib
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import dataclasses
+from collections.abc import Sequence
 
-from athe_tf.attacks.engine.victim import Victim, victim
-from athe_tf.evaluation.attack_plan import Planned, check_epsilons, make_plan
-from athe_tf.evaluation.attack_run import Progress, Runner
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.evaluation.attack_plan import PlannedAttack, make_plan
+from athe_tf.evaluation.attack_run import AttackRunner
 from athe_tf.evaluation.corruptions import evaluate_corruptions
-from athe_tf.evaluation.examples import choose
+from athe_tf.evaluation.examples import choose_examples
 from athe_tf.evaluation.images import read_images
-from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.evaluation.loading import open_model
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
-from athe_tf.evaluation.peer_names import check_tools
+from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.evaluation.protocols import Protocol, get_protocol
-from athe_tf.evaluation.result import Report
-from athe_tf.evaluation.sanity import Probe, sanity_sheet
+from athe_tf.evaluation.result import Result
+from athe_tf.evaluation.sanity import run_checks
+from athe_tf.evaluation.sanity_probe import SanityProbe
 from athe_tf.evaluation.state_folder import StateFolder
 from athe_tf.evaluation.transferred import measure_transfer
 from athe_tf.evaluation.under_attack import adversarial_logits, describe_angles, describe_calibration
 from athe_tf.evaluation.verify import verify
-from athe_tf.programs.open_model import open_victim
 from athe_tf.threat import threat_model
-from athe_tf.utils.errors import InputError, NotApplicable, check
+from athe_tf.utils.errors import NotApplicable, check
 
 DEFAULT_EPSILON = 8 / 255
 
@@ -34,201 +37,168 @@ def evaluate(
     protocol: str | None = None,
     epsilon: float | None = None,
     norm: str | None = None,
-    epsilons: Sequence[float] = (),
     max_examples: int | None = None,
     batch_size: int = 128,
     seed: int = 0,
     checks: bool = True,
-    verify_with: Sequence[str] = (),
-    substitutes: Mapping | Sequence = (),
-    corruptions: str | None = None,
-    data_dir=None,
-    margin: float | None = None,
-    probabilities: bool = False,
-    name: str | None = None,
-    dataset: str = "data",
-    state=None,
-    progress: Callable | None = None,
-    finished: Callable | None = None,
-) -> Report:
+    options: EvaluationOptions | None = None,
+) -> Result:
     """Measures how robust a model is.
 
-    Every attack is run on every image that is classified correctly. The answer is a flag for each image and
-    attack; the headline is the worst case, the share of images that survive all of them. A sheet of sanity
-    checks says whether that number is to be believed.
+    Every attack is run on every image that is classified correctly. The result has a flag per image and
+    attack; the headline is the worst case, the share of images that survive all attacks. Sanity checks say
+    whether that number can be believed.
 
     Example:
 
-    >>> report = athe_tf.evaluate(net, (images, labels), attacks=["pgd-20", "cw-linf-20"], epsilon=8 / 255)
-    >>> print(report)
+    >>> result = athe_tf.evaluate(net, (images, labels), attacks=["pgd-20", "cw-linf-20"], epsilon=8 / 255)
+    >>> print(result)
 
     Args:
-        model: Anything that maps images to logits: a Keras model, a path (`.keras`, SavedModel, workdir), a
-            callable, a `Victim`.
+        model: Anything that maps images to logits: a Keras model, the path of a `.keras` file or of a
+            SavedModel, a callable, a `Victim`.
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attacks: Names, or `Attack` objects, which bring their own epsilon.
-        protocol: A named set of attacks instead, see `athe_tf.evaluation.protocols`; `"quick"` where
-            neither is given.
+        attacks: Names of attacks, or `Attack` objects, which have their own epsilon.
+        protocol: The name of a set of attacks in `athe_tf.evaluation.PROTOCOLS`. Defaults to `"quick"` if
+            `attacks` is not given either.
         epsilon: Radius of the threat model in pixels of [0, 1]. Defaults to the protocol's, or 8/255.
         norm: `"linf"`, `"l2"` or `"l1"`. Defaults to the protocol's, or `"linf"`.
-        epsilons: Further radii: every attack is run at each, for a curve.
-        max_examples: Use the first so many images only.
-        batch_size: Images that go through the model at once.
-        seed: Of the attacks.
-        checks: Fill in the sanity sheet, and look at calibration and angles under attack. Costs about 400
-            passes of 200 images, and 20 of 500.
-        verify_with: Packages that repeat FGSM and PGD-20: `"cleverhans"`, `"foolbox"`, `"art"`.
-        substitutes: Other models for the protocol `"transfer"`, a list of paths or a mapping from names.
-        corruptions: Measure common corruptions too: `"generated"`, `"folder:PATH"` with genuine files, or a
-            TensorFlow Datasets name.
-        data_dir: Where TensorFlow Datasets keeps such a set.
-        margin: The margin that a hypersphere model was trained with, for adaptive attacks.
-        probabilities: The model ends with a softmax that cannot be removed: attack the logarithms.
-        name: How the report calls the model.
-        dataset: How the report calls the data.
-        state: A folder that keeps the state. The same call, made again after an interruption, goes on from
-            there and ends with the same report.
-        progress: Called now and then with a `Progress`.
-        finished: Called with each `AttackReport` as it is there.
+        max_examples: Use only the first images, at most this many. Defaults to `None`: all.
+        batch_size: Images per forward pass. Defaults to 128.
+        seed: Seed of the attacks. Defaults to 0.
+        checks: Whether to run the sanity checks, and to measure calibration and angles under attack. They
+            take about 400 passes of 200 images and 20 passes of 500. Defaults to `True`.
+        options: Less common settings: further radii, resuming, corruptions, cross-checks with other packages.
+
+    Returns:
+        A `Result`.
     """
-    check_tools(verify_with)
+    options = options or EvaluationOptions()
     chosen = _protocol(attacks, protocol)
-    epsilon, norm = _threat(chosen, epsilon, norm, epsilons)
-    target, others = _victim(model), _substitutes(chosen, substitutes)
+    epsilon, norm = _threat_model(chosen, epsilon, norm, options.epsilons)
+    victim, substitutes = open_model(model), _open_substitutes(chosen, options)
+    wanted = chosen.attacks if attacks is None else attacks
+    margin = victim.facts.get("margin") if options.margin is None else options.margin
     plan = make_plan(
-        chosen.lines if attacks is None else attacks,
-        epsilon,
-        norm,
-        protocol=chosen,
-        epsilons=epsilons,
-        margin=target.facts.get("margin") if margin is None else margin,
+        wanted, epsilon, norm, published=chosen.epsilon, epsilons=options.epsilons, margin=margin
     )
-    images, labels = read_images(data, max_examples, target.num_classes)
-    if probabilities:
-        target = logarithms(target)
-    case = Case.open(target, images, labels, norm, epsilon, seed, batch_size)
-    if not probabilities:
-        refuse_probabilities(case.clean.logits)
-    check(
-        case.classes >= chosen.classes,
-        f"The protocol '{chosen.name}' needs at least {chosen.classes} classes. Received: "
-        f"num_classes={case.classes}. Name attacks instead: --attacks=pgd-20,cw-linf-20.",
-    )
-    for planned in plan:
-        planned.check(target)
-    report = Report(
-        model=name or target.name,
-        dataset=dataset,
-        norm=norm,
-        epsilon=epsilon,
-        seed=seed,
-        correct=case.clean.correct,
-        attacks=[],
-        warnings=[*([LOGARITHMS] if probabilities else []), *case.traits.warnings],
-        labels=labels,
-        classes=target.num_classes,
-        protocol=protocol or ("quick" if attacks is None else None),
-        settings={"batch_size": batch_size, "max_examples": max_examples},
-    )
-    folder = None if state is None else StateFolder(state, case.identity(), case.first_logits())
-    _attack(report, Runner(case, folder, progress), plan, finished)
+    images, labels = read_images(data, max_examples, victim.num_classes)
+    victim = logarithms(victim) if options.probabilities else victim
+    inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, seed, batch_size)
+    _check_inputs(inputs, chosen, plan, options)
+    result = _empty_result(inputs, options)
+    result.protocol = chosen.name if attacks is None else None
+    result.settings = {"batch_size": batch_size, "max_examples": max_examples}
+    folder = StateFolder.open(options.state, inputs)
+    _run_attacks(result, AttackRunner(inputs, folder, options.progress), plan, options.finished)
     if chosen.transfer:
-        tried = make_plan(chosen.transfer, epsilon, norm, protocol=chosen)
-        report.transfer = measure_transfer(case, report.model, others, tried)
-    if chosen.corruptions or corruptions is not None:
-        source = corruptions or "generated"
-        report.corruptions = _corruptions(case, source, data_dir, folder, progress)
-    if verify_with:
-        report.verify = verify(case, verify_with)
-    _describe(report, case, checks and bool(plan), progress)
-    return report
-
-
-def _attack(report: Report, runner: Runner, plan: list[Planned], finished: Callable | None) -> None:
-    for number, planned in enumerate(plan, start=1):
-        line = runner.run(planned, number, len(plan))
-        report.attacks.append(line)
-        if finished is not None:
-            finished(line)
-    report.pictures = choose([line.shown for line in report.attacks if line.shown])
-
-
-def _describe(report: Report, case: Case, checks: bool, progress: Callable | None) -> None:
-    """Fills in what is not an attack of the user's: the sanity sheet, and how the model behaves."""
-    attacked = None
-    if checks:
-        sheet, cost = sanity_sheet(Probe(case, report.attacks, report.verify), _teller(case, progress))
-        report.checks = [line.to_dict() for line in sheet]
-        report.settings = {**(report.settings or {}), "cost_of_checks": cost}
-        try:
-            attacked = adversarial_logits(case)
-        except NotApplicable:  # no gradients: the sheet says so
-            attacked = None
-    report.calibration = describe_calibration(case, attacked)
-    report.angles = describe_angles(case, attacked)
-
-
-def _teller(case: Case, progress: Callable | None):
-    if progress is None:
-        return None
-    right, count = int(case.clean.correct.sum()), len(case.clean.correct)
-    return lambda done, most: progress(Progress("sanity checks", 0, 0, done, most, right, count))
-
-
-def _corruptions(case: Case, source: str, data_dir, folder: StateFolder | None, progress) -> dict:
-    def tell(cell, done, most, right, seen):
-        progress(Progress("corruptions", 0, 0, done, most, right, seen))
-
-    return evaluate_corruptions(
-        case.target,
-        case.images,
-        case.labels,
-        source=source,
-        batch_size=case.batch_size,
-        seed=case.seed,
-        data_dir=data_dir,
-        journal=None if folder is None else folder.journal("corruptions", {"source": source}),
-        progress=None if progress is None else tell,
-    )
+        crafted_by = make_plan(chosen.transfer, epsilon, norm, published=chosen.epsilon)
+        result.transfer = measure_transfer(inputs, result.model, substitutes, crafted_by)
+    if chosen.corruptions or options.corruptions is not None:
+        result.corruptions = _measure_corruptions(inputs, options, folder)
+    if options.verify_with:
+        result.verify = verify(inputs, options.verify_with)
+    _describe_model(result, inputs, checks and bool(plan), options.progress)
+    return result
 
 
 def _protocol(attacks, protocol: str | None) -> Protocol:
     check(
         attacks is None or protocol is None,
-        f"Give either attacks or a protocol. Received: attacks={attacks!r}, protocol={protocol!r}.",
+        f"Expected either `attacks` or `protocol`. Received: attacks={attacks!r}, protocol={protocol!r}.",
     )
-    if attacks is not None:
-        check(len(attacks) > 0, "There are no attacks. Name at least one, as 'pgd-20', or a protocol.")
-        return Protocol("attacks", "")
-    return get_protocol(protocol or "quick")
+    if attacks is None:
+        return get_protocol(protocol or "quick")
+    check(len(attacks) > 0, "There are no attacks. Name at least one, such as 'pgd-20', or a protocol.")
+    return Protocol("attacks", "")
 
 
-def _threat(protocol: Protocol, epsilon, norm, epsilons) -> tuple[float, str]:
+def _threat_model(protocol: Protocol, epsilon, norm, epsilons) -> tuple[float, str]:
     epsilon = (protocol.epsilon or DEFAULT_EPSILON) if epsilon is None else float(epsilon)
     norm = norm or protocol.norm or "linf"
     for radius in (epsilon, *epsilons):
-        threat_model(norm, radius)  # refuses what is no radius
-    check_epsilons(norm, epsilons)
+        threat_model(norm, radius)  # raises for an invalid norm or radius
     return epsilon, norm
 
 
-def _victim(model) -> Victim:
-    if isinstance(model, (str, pathlib.Path)):
-        return open_victim(model)
-    return victim(model)
-
-
-def _substitutes(protocol: Protocol, models) -> dict[str, Victim]:
-    if isinstance(models, str):
-        raise InputError(f"Expected a list of models or a mapping from names. Received: {models!r}.")
+def _open_substitutes(protocol: Protocol, options: EvaluationOptions) -> dict[str, Victim]:
     check(
-        len(models) > 0 or not protocol.transfer,
-        f"The protocol '{protocol.name}' needs other models to make images on. Name them: "
-        "--substitutes=runs/pgd_at,runs/trades.",
+        len(options.substitutes) > 0 or not protocol.transfer,
+        f"The protocol '{protocol.name}' needs other models to craft adversarial examples on. "
+        "Received: none. Name them: EvaluationOptions(substitutes={'other': model}).",
     )
-    if isinstance(models, Mapping):
-        return {str(name): _victim(model) for name, model in models.items()}
-    victims = [_victim(model) for model in models]
-    paths = (str, pathlib.Path)
-    names = [str(m) if isinstance(m, paths) else v.name for m, v in zip(models, victims, strict=True)]
-    return dict(zip(names, victims, strict=True))
+    return {name: open_model(model) for name, model in options.substitutes.items()}
+
+
+def _check_inputs(inputs: EvaluationInputs, protocol: Protocol, plan, options: EvaluationOptions) -> None:
+    """Refuses what cannot work, and marks attacks that this model does not allow."""
+    if not options.probabilities:
+        refuse_probabilities(inputs.diagnosis)
+    check(
+        inputs.num_classes >= protocol.min_classes,
+        f"The protocol '{protocol.name}' needs at least {protocol.min_classes} classes. Received: "
+        f"num_classes={inputs.num_classes}. Name attacks instead, such as ['pgd-20', 'cw-linf-20'].",
+    )
+    for planned in plan:
+        planned.check(inputs.victim)
+
+
+def _empty_result(inputs: EvaluationInputs, options: EvaluationOptions) -> Result:
+    return Result(
+        model=options.name or inputs.victim.name,
+        dataset=options.dataset,
+        norm=inputs.norm,
+        epsilon=inputs.epsilon,
+        seed=inputs.seed,
+        correct=inputs.clean.correct,
+        warnings=[*([LOGARITHMS] if options.probabilities else []), *inputs.diagnosis.warnings],
+        labels=inputs.labels,
+        classes=inputs.num_classes,
+    )
+
+
+def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack], finished) -> None:
+    for number, planned in enumerate(plan, start=1):
+        outcome = runner.run(planned, number, len(plan))
+        result.attacks.append(outcome)
+        if finished is not None:
+            finished(outcome)
+    result.pictures = choose_examples([outcome.examples for outcome in result.attacks if outcome.examples])
+
+
+def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, folder) -> dict:
+    source, progress = options.corruptions or "generated", options.progress
+
+    def tell(cell, done, total, correct, seen):
+        if progress is not None:
+            progress(EvaluationProgress("corruptions", 0, 0, done, total, correct, seen))
+
+    return evaluate_corruptions(
+        inputs.victim,
+        inputs.images,
+        inputs.labels,
+        source=source,
+        batch_size=inputs.batch_size,
+        seed=inputs.seed,
+        data_dir=options.data_dir,
+        journal=None if folder is None else folder.journal("corruptions", {"source": source}),
+        progress=tell,
+    )
+
+
+def _describe_model(result: Result, inputs: EvaluationInputs, checks: bool, progress) -> None:
+    """Adds the sanity checks, and how the model behaves under attack."""
+    attacked, correct = None, inputs.clean.correct
+
+    def tell(done, total):
+        if progress is not None:
+            progress(EvaluationProgress("sanity checks", 0, 0, done, total, int(correct.sum()), len(correct)))
+
+    if checks:
+        found, cost = run_checks(SanityProbe(inputs, result.attacks, result.verify), tell)
+        result.checks = [dataclasses.asdict(one) for one in found]
+        result.settings["cost_of_checks"] = cost
+        with contextlib.suppress(NotApplicable):  # no gradients: a sanity check says so
+            attacked = adversarial_logits(inputs)
+    result.calibration = describe_calibration(inputs, attacked)
+    result.angles = describe_angles(inputs, attacked)

@@ -1,20 +1,20 @@
-"""A few images that fell, to be looked at: `examples.npz`."""
+"""A few adversarial examples to look at: `examples.npz`."""
 
 import numpy as np
 
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.evaluation.inputs import EvaluationInputs
 
-# Images that are kept of each attack, and in all.
+# Examples that are kept per attack, and in total.
 KEPT = 10
 
 Examples = dict[str, np.ndarray]
 
 
-def examples_of(target: Victim, result: AttackResult, images, labels, label: str) -> Examples:
-    """The first images that an attack brought down.
+def examples_of(result: AttackResult, inputs: EvaluationInputs, label: str) -> Examples:
+    """The first adversarial examples that an attack found.
 
-    | array | what |
+    | array | content |
     |---|---|
     | `clean`, `adversarial` | float32 `[k, H, W, C]` in [0, 1] |
     | `label`, `clean_prediction`, `adversarial_prediction` | classes |
@@ -23,15 +23,16 @@ def examples_of(target: Victim, result: AttackResult, images, labels, label: str
     | `index` | position in the data set |
     """
     rows = np.flatnonzero(result.success & (result.norm > 0) & np.isfinite(result.norm))[:KEPT]
-    found = result.x_adv[rows]
+    clean, adversarial = inputs.images[rows], result.x_adv[rows]
+    before = after = np.zeros(0)
     if len(rows):
-        before, after = (target.compiled_logits(x).numpy().argmax(axis=1) for x in (images[rows], found))
-    else:
-        before = after = np.zeros(0)
+        before, after = (
+            inputs.victim.compiled_logits(x).numpy().argmax(axis=1) for x in (clean, adversarial)
+        )
     return {
-        "clean": np.asarray(images[rows], np.float32),
-        "adversarial": found,
-        "label": np.asarray(labels[rows], np.int32),
+        "clean": np.asarray(clean, np.float32),
+        "adversarial": adversarial,
+        "label": np.asarray(inputs.labels[rows], np.int32),
         "clean_prediction": before.astype(np.int32),
         "adversarial_prediction": after.astype(np.int32),
         "attack": np.array([label] * len(rows), dtype=np.str_),
@@ -40,14 +41,14 @@ def examples_of(target: Victim, result: AttackResult, images, labels, label: str
     }
 
 
-def choose(collected: list[Examples], most: int = KEPT) -> Examples | None:
-    """At most so many examples, of all attacks in turn, no image twice where there are others."""
+def choose_examples(collected: list[Examples], most: int = KEPT) -> Examples | None:
+    """At most `most` examples, of all attacks in turn; images repeat only if there are no others."""
     places = [(which, place) for which, e in enumerate(collected) for place in range(len(e["index"]))]
     chosen: list[tuple[int, int]] = []
     seen: set[int] = set()
     while places and len(chosen) < most:
         shown = [which for which, _ in chosen]
-        # The attack that was shown least, and of its images first those that were not.
+        # The attack that was shown least, and new images first.
         best = min(places, key=lambda p: (int(collected[p[0]]["index"][p[1]]) in seen, shown.count(p[0]), p))
         places.remove(best)
         chosen.append(best)

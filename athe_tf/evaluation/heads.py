@@ -1,4 +1,4 @@
-"""What a model's last layer is, and the angles between its features and its classes."""
+"""The head of a model, and the angles between its features and its class weights."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from athe_tf.saving.card import head_name
 
 #: Heads whose outputs are functions of angles.
 ANGULAR_HEADS = ("he", "mhe")
-# Three degrees a bar.
+# Three degrees per bin.
 EDGES = np.linspace(0.0, 180.0, 61)
 
 
-def head_of(target: Victim) -> str:
-    """`"he"`, `"mhe"`, `"fn"`, `"wn"` or `"linear"`; the last for models that do not say."""
-    stated = target.facts.get("head")
-    return stated if stated is not None else head_name(target.head)
+def head_of(victim: Victim) -> str:
+    """`"he"`, `"mhe"`, `"fn"`, `"wn"` or `"linear"`; the last if it is unknown."""
+    stated = victim.facts.get("head")
+    return stated if stated is not None else head_name(victim.head)
 
 
 def angles(logits, head: str, scale: float) -> np.ndarray:
@@ -28,7 +28,7 @@ def angles(logits, head: str, scale: float) -> np.ndarray:
     Args:
         logits: `[N, L]`.
         head: `"he"`, whose outputs are `scale * cos(theta)`, or `"mhe"`, whose outputs are `-scale * theta`.
-        scale: The head's.
+        scale: The head's scale.
     """
     values = np.asarray(logits, np.float64) / scale
     radians = -values if head == "mhe" else np.arccos(np.clip(values, -1.0, 1.0))
@@ -36,7 +36,7 @@ def angles(logits, head: str, scale: float) -> np.ndarray:
 
 
 def angle_counts(logits, labels, head: str, scale: float) -> dict[str, list[int]]:
-    """How many images have which angle to their own class, and to the nearest of the others."""
+    """Histograms of the angle of each image to its own class, and to the nearest other class."""
     degrees = angles(logits, head, scale)
     labels = np.asarray(labels)
     own = np.take_along_axis(degrees, labels[:, np.newaxis], axis=1)[:, 0]

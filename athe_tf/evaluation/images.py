@@ -1,4 +1,4 @@
-"""Whatever a user calls data, as arrays that attacks take."""
+"""What a user calls data, as the arrays that attacks take."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,16 +7,16 @@ from athe_tf.attacks.engine.attack import checked_batch
 from athe_tf.utils.errors import check
 
 
-def read_images(data, max_examples: int | None, classes: int | None):
+def read_images(data, max_examples: int | None, num_classes: int | None):
     """Images `[N, H, W, C]` as float32 in [0, 1], and labels `[N]` as int32.
 
     Args:
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        max_examples: The first so many only.
-        classes: Labels have to be below this, where it is known.
+        max_examples: Use only the first images, at most this many.
+        num_classes: Labels must be smaller than this, if it is known.
     """
     images, labels = _arrays(data, max_examples)
-    return checked_batch(images, labels, classes)
+    return checked_batch(images, labels, num_classes)
 
 
 def _arrays(data, max_examples):

@@ -1,55 +1,89 @@
-"""What an evaluation is about."""
+"""What an evaluation is about, and what is known before the first attack."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.clean_facts import CleanFacts
 from athe_tf.attacks.engine.journal import PROBES, fingerprint
+from athe_tf.attacks.engine.model_checks import zero_gradients
+from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.clean import CleanPass, look_at_clean_images
-from athe_tf.evaluation.model_diagnosis import Traits, find_traits
+from athe_tf.evaluation.clean import CleanPredictions, predict_clean_images
+from athe_tf.evaluation.model_diagnosis import ModelDiagnosis, diagnose
 
 
 @dataclasses.dataclass
-class Case:
+class EvaluationInputs:
     """A model, images, a threat model, and what is known before the first attack.
 
     Attributes:
-        target: The model.
+        victim: The model.
         images: `[N, H, W, C]` in [0, 1].
         labels: `[N]`.
         norm: Norm of the threat model.
         epsilon: Its radius.
-        seed: Of the attacks.
-        batch_size: Images that go through the model at once.
-        clean: What the model makes of the clean images.
-        traits: What is odd about the model.
+        seed: Seed of the attacks.
+        batch_size: Images per forward pass.
+        clean: What the model predicts for the clean images.
+        diagnosis: What is unusual about the model.
     """
 
-    target: Victim
+    victim: Victim
     images: np.ndarray
     labels: np.ndarray
     norm: str
     epsilon: float
     seed: int
     batch_size: int
-    clean: CleanPass
-    traits: Traits
+    clean: CleanPredictions
+    diagnosis: ModelDiagnosis
 
     @classmethod
-    def open(cls, target: Victim, images, labels, norm: str, epsilon: float, seed: int, batch_size: int):
-        """Looks at the model with the images as they are."""
-        clean = look_at_clean_images(target, images, labels, batch_size)
-        traits = find_traits(target, images, labels, clean.logits)
-        return cls(target, images, labels, norm, epsilon, seed, batch_size, clean, traits)
+    def open(cls, victim: Victim, images, labels, norm: str, epsilon: float, seed: int, batch_size: int):
+        """Makes the clean pass and diagnoses the model.
+
+        Images and labels must have been checked, as `read_images` does.
+        """
+        clean = predict_clean_images(victim, images, labels, batch_size)
+        diagnosis = diagnose(victim, images, labels, clean)
+        return cls(victim, images, labels, norm, epsilon, seed, batch_size, clean, diagnosis)
+
+    def run(self, attack: Attack, rows: slice | np.ndarray, **kwargs) -> AttackResult:
+        """Runs an attack on some of the images, and hands on what is known about them.
+
+        Args:
+            attack: The attack.
+            rows: Which images.
+            **kwargs: Further arguments of `Attack.run`.
+        """
+        ids = np.arange(len(self.images))[rows]
+        known = CleanFacts(
+            correct=self.clean.correct[rows],
+            logits=self.clean.logits[ids[ids < len(self.clean.logits)]],
+            deterministic=self.diagnosis.deterministic,
+            warnings=self.diagnosis.scale_warnings,
+            zero_gradients=lambda: self.zero_gradients,
+        )
+        x, y = self.images[rows], self.labels[rows]
+        kwargs |= {"seed": self.seed, "batch_size": self.batch_size}
+        return attack.run(self.victim, x, y, ids=ids, known=known, **kwargs)
+
+    @functools.cached_property
+    def zero_gradients(self) -> float:
+        """The share of images of the first batch at which the margin has a zero gradient."""
+        batch = slice(self.batch_size)
+        return zero_gradients(self.victim, self.images[batch], self.labels[batch])
 
     @property
-    def classes(self) -> int:
-        """How many classes the model knows."""
+    def num_classes(self) -> int:
+        """The number of classes of the model."""
         return int(self.clean.logits.shape[1])
 
     def identity(self) -> dict:
-        """What a state on the disk belongs to, the model aside."""
+        """What a state on disk belongs to, except for the model."""
         return {
             "images and labels": fingerprint(self.images, self.labels),
             "examples": len(self.images),
@@ -59,5 +93,5 @@ class Case:
         }
 
     def first_logits(self) -> np.ndarray | None:
-        """What tells the model from others; nothing does for one whose logits change from pass to pass."""
-        return self.clean.logits[:PROBES] if self.traits.steady else None
+        """Logits that identify the model; `None` for a randomized model."""
+        return self.clean.logits[:PROBES] if self.diagnosis.deterministic else None

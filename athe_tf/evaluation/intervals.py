@@ -1,15 +1,15 @@
-"""From flags to accuracies, with the interval that the number of images allows."""
+"""Accuracies and confidence intervals from per-example flags."""
 
 import math
 
 import numpy as np
 
-# The 97.5 % point of the normal distribution: 95 % of it lies between minus and plus this.
+# The 97.5 % quantile of the normal distribution, for two-sided 95 % intervals.
 Z95 = 1.959963984540054
 
 
 def wilson_interval(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:
-    """Wilson's score interval for a share; honest for shares near 0 and 1, where the usual one is not.
+    """Wilson's score interval of a proportion, which is accurate near 0 and 1, unlike the normal one.
 
     Example:
 
@@ -20,19 +20,19 @@ def wilson_interval(successes: int, trials: int, z: float = Z95) -> tuple[float,
     if trials == 0:
         return 0.0, 1.0
     share = successes / trials
-    centre = share + z * z / (2 * trials)
-    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    center = share + z * z / (2 * trials)
+    half_width = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     total = 1 + z * z / trials
-    return max(0.0, (centre - spread) / total), min(1.0, (centre + spread) / total)
+    return max(0.0, (center - half_width) / total), min(1.0, (center + half_width) / total)
 
 
 def interval_of(flags) -> list[float]:
-    """Wilson's interval of the share of flags that are set."""
+    """Wilson's interval of the share of true flags."""
     return list(wilson_interval(int(np.sum(flags)), len(flags)))
 
 
 def per_class(flags, labels, classes: int) -> list[float | None]:
-    """The share of flags that are set among the images of each class; `None` for a class without images.
+    """The share of true flags per class; `None` for a class without images.
 
     Example:
 

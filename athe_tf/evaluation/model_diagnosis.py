@@ -1,110 +1,138 @@
-"""What has to be known of a model before its robustness is believed: found out, and named in the report."""
+"""What must be known about a model before its robustness is believed."""
 
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine.logit_checks import PROBABILITIES, like_probabilities, scale_warnings
+from athe_tf.attacks.engine.model_checks import (
+    PROBABILITIES,
+    deterministic_logits,
+    like_probabilities,
+    saturated_share,
+    scale_warnings,
+)
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.engine.victim_checks import steady_logits
+from athe_tf.evaluation.clean import CleanPredictions
 from athe_tf.evaluation.intervals import wilson_interval
 from athe_tf.utils.errors import InputError
 
-# Images that are looked at.
-LOOKED_AT = 200
+# Images that are tested.
+IMAGES = 200
 # The smallest normal float32: its logarithm is finite.
 SMALLEST = float(np.finfo(np.float32).tiny)
-# Another range of inputs has to be better by this much, beyond chance, to be believed.
+# Another range of inputs must be better by this much, and by more than chance explains.
 CLEARLY_BETTER = 0.1
 
 
-@dataclasses.dataclass
-class Traits:
+@dataclasses.dataclass(frozen=True)
+class ModelDiagnosis:
     """What was found out about a model.
 
     Attributes:
-        steady: Whether it says the same each time it is asked.
-        accuracy: Its accuracy on the images that were looked at.
-        better_inputs: How it wants its images, where not in [0, 1]; and its accuracy then.
-        warnings: All of it in sentences for the report; empty when nothing is odd.
+        outputs: What the outputs look like: `"logits"`, `"probabilities"` or `"cosines without a scale"`.
+        saturated: The share of images whose margin is so large that cross-entropy rounds to zero.
+        scale_warnings: What the logits say against attacks on cross-entropy, in sentences.
+        deterministic: Whether the same images give the same logits in every pass.
+        accuracy: The accuracy on the images that were tested.
+        better_inputs: How the model seems to expect its images if not in [0, 1], and its accuracy then.
     """
 
-    steady: bool
+    outputs: str
+    saturated: float
+    scale_warnings: list[str]
+    deterministic: bool
     accuracy: float
     better_inputs: tuple[str, float] | None
-    warnings: list[str]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Everything unusual, in sentences."""
+        warnings = list(self.scale_warnings)
+        if not self.deterministic:
+            warnings.append(
+                "The model is randomized: its logits change from pass to pass (dropout or noise at "
+                "inference?). An image may survive an attack by luck, so accuracies are too high. Make the "
+                "model deterministic, or use autoattack-rand, which averages gradients."
+            )
+        if self.better_inputs is not None:
+            how, accuracy = self.better_inputs
+            warnings.append(
+                "The model seems to expect other inputs than images in [0, 1]: its accuracy is "
+                f"{self.accuracy:.1%} on the images as they are, and {accuracy:.1%} when they are {how}. Put "
+                "the normalisation inside the model: athe_tf.models does it for you."
+            )
+        return warnings
 
 
-def find_traits(target: Victim, images, labels, logits) -> Traits:
-    """Looks at a model from outside: a few forward passes of at most 200 images.
+def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDiagnosis:
+    """Tests a model from outside: a few forward passes of at most 200 images.
 
     Args:
-        target: The model.
-        images: Clean images; the first are looked at.
+        victim: The model.
+        images: Clean images; the first ones are tested.
         labels: Their labels.
-        logits: The logits of the first of them.
+        clean: What the model predicts for them.
     """
-    x, y = images[:LOOKED_AT], labels[:LOOKED_AT]
-    steady = steady_logits(target, x)
-    accuracy = _accuracy(target, x, y)
-    better = better_inputs(target, x, y, accuracy)
-    warnings = scale_warnings(logits, labels[: len(logits)])
-    if not steady:
-        warnings.append(
-            "The model is randomised: its logits change from pass to pass (dropout or noise at inference?). "
-            "An image may survive an attack by luck, and accuracies are too high. Make it deterministic, or "
-            "use autoattack-rand, which averages gradients."
-        )
-    if better is not None:
-        warnings.append(
-            "The model seems to expect other inputs than images in [0, 1]: "
-            f"{accuracy:.1%} of {len(x)} images are classified correctly as they are, {better[1]:.1%} when "
-            f"they are {better[0]}. Put the normalisation inside the model: athe_tf.models does it for you."
-        )
-    return Traits(steady, accuracy, better, warnings)
+    x, y = images[:IMAGES], labels[:IMAGES]
+    accuracy = float(clean.correct[:IMAGES].mean())
+    known = labels[: len(clean.logits)]
+    return ModelDiagnosis(
+        outputs=_kind_of(clean.logits),
+        saturated=saturated_share(clean.logits, known),
+        scale_warnings=scale_warnings(clean.logits, known),
+        deterministic=deterministic_logits(victim, x),
+        accuracy=accuracy,
+        better_inputs=find_better_inputs(victim, x, y, accuracy),
+    )
 
 
-def better_inputs(target: Victim, x, y, accuracy: float) -> tuple[str, float] | None:
-    """The usual way of normalising inputs under which a model is clearly better than with [0, 1]."""
+def _kind_of(outputs: np.ndarray) -> str:
+    if like_probabilities(outputs.astype(np.float64)):
+        return "probabilities"
+    return "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
+
+
+def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, float] | None:
+    """The usual normalisation of inputs under which a model is clearly better than with [0, 1], if any."""
     mean, std = x.mean(axis=(0, 1, 2)), np.maximum(x.std(axis=(0, 1, 2)), 1 / 255)
     candidates = {
         "standardised (mean 0, variance 1)": (x - mean) / std,
-        "stretched to [-1, 1]": 2 * x - 1,
-        "stretched to [0, 255]": 255 * x,
+        "scaled to [-1, 1]": 2 * x - 1,
+        "scaled to [0, 255]": 255 * x,
     }
-    found = {name: _accuracy(target, images, y) for name, images in candidates.items()}
+    found = {name: _accuracy(victim, images, y) for name, images in candidates.items()}
     best = max(found, key=lambda name: found[name])
     _, high = wilson_interval(round(accuracy * len(y)), len(y))
     return (best, found[best]) if found[best] > max(high, accuracy + CLEARLY_BETTER) else None
 
 
-def _accuracy(target: Victim, x, y) -> float:
-    logits = target.compiled_logits(tf.convert_to_tensor(x, tf.float32)).numpy()
+def _accuracy(victim: Victim, x, y) -> float:
+    logits = victim.compiled_logits(tf.convert_to_tensor(x, tf.float32)).numpy()
     return float((logits.argmax(axis=1) == y).mean())
 
 
-def refuse_probabilities(outputs) -> None:
-    """Raises `InputError` for outputs that went through a softmax, with both remedies."""
-    if like_probabilities(np.asarray(outputs, np.float64)):
+def refuse_probabilities(diagnosis: ModelDiagnosis) -> None:
+    """Raises `InputError`, with both remedies, if the outputs went through a softmax."""
+    if diagnosis.outputs == "probabilities":
         raise InputError(
-            f"{PROBABILITIES} Where that cannot be done, --probabilities (`probabilities=True`) attacks "
-            "their logarithms, and the report says so."
+            f"{PROBABILITIES} If that is not possible, EvaluationOptions(probabilities=True) attacks their "
+            "logarithms, and the result says so."
         )
 
 
-def logarithms(target: Victim) -> Victim:
-    """A victim whose logits are the logarithms of another's probabilities."""
+def logarithms(victim: Victim) -> Victim:
+    """A victim whose logits are the logarithms of another victim's probabilities."""
     return Victim(
-        lambda x: tf.math.log(tf.maximum(target.logits(x), SMALLEST)),
-        features=target.features if target.has_features else None,
-        num_classes=target.num_classes,
-        name=target.name,
+        lambda x: tf.math.log(tf.maximum(victim.logits(x), SMALLEST)),
+        features=victim.features if victim.has_features else None,
+        num_classes=victim.num_classes,
+        name=victim.name,
     )
 
 
 LOGARITHMS = (
     "The model outputs probabilities, and their logarithms were attacked. Where a probability has been "
-    "rounded to 0 or 1, the softmax passes no gradient: an image may survive for that reason alone. Remove "
-    "the softmax."
+    "rounded to 0 or 1, the softmax passes no gradient, so an image may survive for that reason alone. "
+    "Remove the softmax."
 )

@@ -1,6 +1,7 @@
 """What an evaluation found: per-example flags first, everything else computed from them."""
 
 import dataclasses
+import html
 import json
 import math
 import pathlib
@@ -10,37 +11,46 @@ from typing import Any
 import numpy as np
 
 from athe_tf.evaluation.intervals import interval_of, per_class
-from athe_tf.evaluation.text_table import table, verdict
+from athe_tf.evaluation.text_table import text_table
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing, write_text
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.ownership import check_ours
 from athe_tf.version import __version__
 
+#: The version of `evaluation.json`; its JSON Schema is in `athe_tf/report/schemas`.
+FORMAT = 2
+
 
 @dataclasses.dataclass
-class AttackReport:
+class AttackOutcome:
     """What one attack found.
+
+    Example:
+
+    >>> AttackOutcome("pgd-20", robust=np.array([True, True, False, True])).accuracy
+    0.75
 
     Attributes:
         name: The attack's label.
-        robust: Whether each image is classified correctly, clean and under this attack; `None` when the
-            attack was not run. It may be about the first images only.
+        robust: Whether each image is classified correctly, clean and under this attack; `None` if the attack
+            was not run. It may cover only the first images.
         seconds: Wall-clock time.
-        queries: Forward passes over all images.
-        gradients: Backward passes over all images.
+        queries: Forward passes, summed over all images.
+        gradients: Backward passes, summed over all images.
         nonfinite: Gradients that were not finite.
-        norms: Length of the smallest perturbation found for each image; infinite where none.
+        norms: Length of the smallest perturbation found for each image; infinite if none was found.
         settings: How the attack was run.
-        reason: Why it was not run.
-        counts: Whether it stays within the threat model of the report, and so counts in the worst case.
+        not_run: Why it was not run.
+        in_worst_case: Whether it stays within the threat model of the evaluation, and so counts in the worst
+            case.
         epsilon: The radius it was run with.
         norm: The norm it was run in.
         in_ball: Whether it stays in that ball at all; rotations do not.
-        least_norm: Whether it looks for the least norm, so that `norms` mean something.
-        stages: `name`, `accuracy` and `seconds` of the attacks it consists of, where there are several.
-        remarks: What a reader should be told.
-        shown: A few images that fell to it.
+        minimum_norm: Whether it minimises the norm, so that `norms` are meaningful.
+        stages: `name`, `accuracy` and `seconds` of the attacks of a cascade.
+        remarks: What a reader should know.
+        examples: A few adversarial examples that it found.
     """
 
     name: str
@@ -51,26 +61,26 @@ class AttackReport:
     nonfinite: int = 0
     norms: np.ndarray | None = None
     settings: dict = dataclasses.field(default_factory=dict)
-    reason: str | None = None
-    counts: bool = True
+    not_run: str | None = None
+    in_worst_case: bool = True
     epsilon: float | None = None
     norm: str | None = None
     in_ball: bool = True
-    least_norm: bool = False
+    minimum_norm: bool = False
     stages: list[dict] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
-    shown: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    examples: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
     def accuracy(self) -> float:
-        """The share of images that are right, clean and under this attack."""
+        """The share of images that are classified correctly, clean and under this attack."""
         if self.robust is None:
-            raise InputError(f"The attack '{self.name}' was not run: {self.reason}")
+            raise InputError(f"The attack '{self.name}' was not run: {self.not_run}")
         return float(self.robust.mean())
 
     @property
     def median_norm(self) -> float | None:
-        """Median length of the perturbations found, over images that fell to the attack."""
+        """Median length of the perturbations, over the adversarial examples found."""
         if self.robust is None or self.norms is None:
             return None
         found = self.norms[~self.robust & (self.norms > 0)]
@@ -79,7 +89,7 @@ class AttackReport:
     def to_dict(self) -> dict:
         """Its entry in `evaluation.json`."""
         if self.robust is None:
-            return {"name": self.name, "not_run": self.reason}
+            return {"name": self.name, "not_run": self.not_run}
         entry = {
             "name": self.name,
             "accuracy": self.accuracy,
@@ -91,7 +101,7 @@ class AttackReport:
             "nonfinite_gradients": self.nonfinite,
             "median_norm": self.median_norm,
             "settings": self.settings,
-            "in_worst_case": self.counts,
+            "in_worst_case": self.in_worst_case,
         }
         if self.epsilon is not None:
             entry["epsilon"] = self.epsilon
@@ -99,32 +109,45 @@ class AttackReport:
             entry["remarks"] = self.remarks
         if self.stages:
             entry["stages"] = self.stages
-        if self.least_norm and self.norms is not None:
+        if self.minimum_norm and self.norms is not None:
             entry["norms"] = [_rounded(norm) for norm in self.norms]
         return entry
 
 
-@dataclasses.dataclass
-class Report:
-    """The result of `athe_tf.evaluate`: `print` it for a table; a notebook shows the whole page.
+@dataclasses.dataclass(repr=False)
+class Result:
+    """The result of `athe_tf.evaluate`; `print` it for a table.
+
+    Example:
+
+    >>> result = athe_tf.evaluate(net, (images, labels), attacks=["pgd-20"], epsilon=8 / 255)
+    >>> result.worst_case_accuracy
+    >>> result["pgd-20"].robust  # one flag per image
+    >>> result.save("evaluation")
+    >>> page = athe_tf.report.render(result)
 
     Attributes:
+        model: The name of the model.
+        dataset: The name of the data.
+        norm: Norm of the threat model.
+        epsilon: Its radius.
+        seed: Seed of the attacks.
         correct: Whether each clean image is classified correctly.
-        attacks: One `AttackReport` for each attack, in order.
-        warnings: What is odd about the model.
+        attacks: One `AttackOutcome` per attack, in order.
+        warnings: What is unusual about the model.
         labels: The class of each image.
-        classes: How many classes there are.
+        classes: The number of classes.
         protocol: The name of the protocol.
-        checks: The sanity sheet.
-        calibration: Clean and, as `"adversarial"`, under attack.
+        checks: The sanity checks.
+        calibration: Calibration on clean images and, as `"adversarial"`, under attack.
         angles: Histograms of the angles of a hypersphere head.
         corruptions: Accuracies under common corruptions.
         verify: The same attacks by independent code.
-        transfer: What is made on one model, tried on others.
+        transfer: Adversarial examples of one model, tested on others.
         settings: How the evaluation was run.
-        command: What repeats it.
+        command: The command that repeats it.
         run: The folder of the training run.
-        pictures: A few images that fell; what stands in `examples.npz`.
+        pictures: A few adversarial examples; the content of `examples.npz`.
     """
 
     model: str
@@ -133,7 +156,7 @@ class Report:
     epsilon: float
     seed: int
     correct: np.ndarray
-    attacks: list[AttackReport]
+    attacks: list[AttackOutcome] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     labels: np.ndarray | None = None
     classes: int | None = None
@@ -144,7 +167,7 @@ class Report:
     corruptions: dict | None = None
     verify: list[dict] = dataclasses.field(default_factory=list)
     transfer: dict | None = None
-    settings: dict | None = None
+    settings: dict = dataclasses.field(default_factory=dict)
     command: str | None = None
     run: str | None = None
     pictures: dict[str, np.ndarray] | None = None
@@ -156,13 +179,13 @@ class Report:
 
     @property
     def clean_accuracy(self) -> float:
-        """The share of images that are right as they are."""
+        """The share of clean images that are classified correctly."""
         return float(self.correct.mean())
 
     @property
-    def counted(self) -> list[AttackReport]:
+    def counted(self) -> list[AttackOutcome]:
         """The attacks that were run within the threat model."""
-        return [attack for attack in self.attacks if attack.robust is not None and attack.counts]
+        return [attack for attack in self.attacks if attack.robust is not None and attack.in_worst_case]
 
     @property
     def robust(self) -> np.ndarray:
@@ -177,67 +200,85 @@ class Report:
     @property
     def curve(self) -> list[dict]:
         """The worst case at every radius that attacks were run with; the first is the clean accuracy."""
-        ran = [a for a in self.attacks if a.robust is not None and a.in_ball and a.norm == self.norm]
-        radii = sorted({a.epsilon for a in ran if a.epsilon is not None})
+        in_ball = [a for a in self.attacks if a.robust is not None and a.in_ball and a.norm == self.norm]
+        ran = [(a.epsilon, a) for a in in_ball if a.epsilon is not None]
+        radii = sorted({epsilon for epsilon, _ in ran})
         if len(radii) < 2:
             return []
-        points = []
-        for radius in [0.0, *radii]:
-            flags = self._survivors([a for a in ran if a.epsilon is not None and a.epsilon <= radius])
-            points.append(
-                {"epsilon": radius, "accuracy": float(flags.mean()), "interval": interval_of(flags)}
-            )
-        return points
+        points = [(at, self._survivors([a for epsilon, a in ran if epsilon <= at])) for at in [0.0, *radii]]
+        return [
+            {"epsilon": at, "accuracy": float(flags.mean()), "interval": interval_of(flags)}
+            for at, flags in points
+        ]
 
-    def _survivors(self, attacks: list[AttackReport]) -> np.ndarray:
+    @property
+    def verdict(self) -> str:
+        """The result in one or two sentences."""
+        clean = f"{self.clean_accuracy:.1%} of {self.examples:,} images are classified correctly"
+        if not self.counted and self.corruptions is not None:
+            return f"{clean}, and {self.corruptions['mca']:.1%} under common corruptions. No attack was run."
+        if not self.counted:
+            return f"{clean}. No attack was run within the threat model, so robustness is unknown."
+        low, high = interval_of(self.robust)
+        count = len(self.counted)
+        attacks = f"all {count} attacks" if count > 1 else self.counted[0].name
+        text = (
+            f"{clean}, and {self.worst_case_accuracy:.1%} (95 % interval {100 * low:.1f} to "
+            f"{100 * high:.1f} %) withstand {attacks} within {self.norm} {format_number(self.epsilon)}."
+        )
+        return f"{text} {self._doubts()}".rstrip()
+
+    def _doubts(self) -> str:
+        failed = [check["name"] for check in self.checks if check["status"] == "failed"]
+        if failed:
+            what = "A sanity check failed" if len(failed) == 1 else f"{len(failed)} sanity checks failed"
+            return f"{what}, so do not rely on this number yet: {'; '.join(failed)}."
+        return "Read the warnings before you rely on this number." if self.warnings else ""
+
+    def _survivors(self, attacks: list[AttackOutcome]) -> np.ndarray:
         flags = self.correct.copy()
         for attack in attacks:
             if attack.robust is not None:
                 flags[: len(attack.robust)] &= attack.robust
         return flags
 
-    def __getitem__(self, name: str) -> AttackReport:
+    def __getitem__(self, name: str) -> AttackOutcome:
         for attack in self.attacks:
             if attack.name == name:
                 return attack
-        raise InputError(f"No attack '{name}' in this report: {[a.name for a in self.attacks]}.")
+        raise InputError(f"There is no attack '{name}' in this result: {[a.name for a in self.attacks]}.")
 
-    def __str__(self) -> str:
-        return table(self)
+    def __repr__(self) -> str:
+        return text_table(self.to_dict())
 
-    # -- to files ---------------------------------------------------------------------------------------
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     def to_dict(self) -> dict:
-        """What stands in `evaluation.json`; a key that does not apply is not there."""
-        found: dict[str, Any] = {
+        """The content of `evaluation.json`; a key that does not apply is absent."""
+        attacked = [(attack.name, attack.robust) for attack in self.attacks if attack.robust is not None]
+        found = {
+            "format": FORMAT,
             "model": self.model,
             "dataset": self.dataset,
             "examples": self.examples,
             "epsilon": format_number(self.epsilon),
             "norm": self.norm,
             "seed": self.seed,
-            "verdict": verdict(self),
+            "verdict": self.verdict,
             "clean_accuracy": self.clean_accuracy,
             "clean_interval": interval_of(self.correct),
             "attacks": [attack.to_dict() for attack in self.attacks],
+            # Without attacks this is the clean accuracy; the verdict says so.
+            "worst_case_accuracy": float(self.robust.mean()),
+            "worst_case_interval": interval_of(self.robust),
+            "warnings": self.warnings,
+            **self._per_class(),
+            **{name: getattr(self, name) for name in _OPTIONAL if getattr(self, name)},
+            "flags": {name: _bits(flags) for name, flags in [("clean", self.correct), *attacked]},
+            "versions": _versions(),
         }
-        # Without attacks nothing is known but the clean accuracy; the verdict says so.
-        found["worst_case_accuracy"] = float(self.robust.mean())
-        found["worst_case_interval"] = interval_of(self.robust)
-        found["warnings"] = self.warnings
-        found |= self._per_class()
-        for name in ("protocol", "curve", "checks", "calibration", "angles", "corruptions", "verify"):
-            if getattr(self, name):
-                found[name] = getattr(self, name)
-        for name in ("transfer", "settings", "command", "run"):
-            if getattr(self, name) is not None:
-                found[name] = getattr(self, name)
-        found["flags"] = {
-            "clean": _bits(self.correct),
-            **{a.name: _bits(a.robust) for a in self.attacks if a.robust is not None},
-        }
-        found["versions"] = _versions()
-        return found
+        return _finite(found)
 
     def _per_class(self) -> dict:
         if self.labels is None or self.classes is None:
@@ -254,10 +295,19 @@ class Report:
 
     def to_json(self) -> str:
         """The text of `evaluation.json`."""
-        return json.dumps(_finite(self.to_dict()), indent=2, default=str) + "\n"
+        return json.dumps(self.to_dict(), indent=2, default=str) + "\n"
 
     def save(self, folder) -> pathlib.Path:
-        """Writes `evaluation.json` and, where images fell, `examples.npz`, each whole or not at all."""
+        """Writes `evaluation.json` and, if adversarial examples were found, `examples.npz`.
+
+        Each file is written completely or not at all. Files that athe_tf did not write are not replaced.
+
+        Args:
+            folder: Where to write; created if necessary.
+
+        Returns:
+            The path of `evaluation.json`.
+        """
         folder = pathlib.Path(folder)
         path, examples = folder / "evaluation.json", folder / "examples.npz"
         check_ours(path, examples)
@@ -272,18 +322,15 @@ class Report:
             raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
         return path
 
-    def to_html(self) -> str:
-        """The whole report as one HTML page that needs nothing else."""
-        from athe_tf.report.evaluation_page import render
 
-        return render(self.to_dict(), self.pictures)
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
+_OPTIONAL = (
+    "protocol", "curve", "checks", "calibration", "angles", "corruptions", "verify", "transfer", "settings",
+    "command", "run",
+)  # fmt: skip
 
 
 def _finite(value):
-    """The same with `None` for numbers that JSON does not know: a report is not lost for one NaN."""
+    """The same with `None` for numbers that JSON cannot express: one NaN must not spoil a result."""
     if isinstance(value, dict):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -294,12 +341,12 @@ def _finite(value):
 
 
 def _bits(flags: np.ndarray) -> str:
-    """One character an image: 1 is correct."""
+    """One character per image: 1 is correct."""
     return "".join("1" if flag else "0" for flag in flags)
 
 
 def _rounded(norm) -> float | None:
-    """Six digits, which is what float32 has; JSON knows no infinity."""
+    """Six digits, the precision of float32; JSON has no infinity."""
     return float(f"{norm:.6g}") if math.isfinite(norm) else None
 
 

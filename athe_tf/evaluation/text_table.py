@@ -1,157 +1,107 @@
-"""A report in words: the verdict, and the table that `print` shows."""
+"""An evaluation as the table that `print` shows."""
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from athe_tf.evaluation.intervals import wilson_interval
 from athe_tf.utils.number_format import format_number
 
-if TYPE_CHECKING:
-    from athe_tf.evaluation.result import AttackReport, Report
 
-
-def verdict(report: "Report") -> str:
-    """The whole report in one or two sentences."""
-    clean = f"{report.clean_accuracy:.1%} of {report.examples:,} images are classified correctly"
-    if report.corruptions is not None and not report.counted:
-        return f"{clean}, and {report.corruptions['mca']:.1%} under common corruptions. No attack was run."
-    if not report.counted:
-        return f"{clean}. No attack was run within the threat model, so nothing is known of its robustness."
-    low, high = wilson_interval(int(report.robust.sum()), report.examples)
-    count = len(report.counted)
-    attacks = f"all {count} attacks" if count > 1 else report.counted[0].name
-    text = (
-        f"{clean}, and {report.worst_case_accuracy:.1%} (95 % interval {100 * low:.1f} to "
-        f"{100 * high:.1f} %) withstand {attacks} within {report.norm} {format_number(report.epsilon)}."
-    )
-    return f"{text} {_doubts(report)}".rstrip()
-
-
-def _doubts(report: "Report") -> str:
-    failed = [check["name"] for check in report.checks if check["status"] == "failed"]
-    if failed:
-        what = "A sanity check failed" if len(failed) == 1 else f"{len(failed)} sanity checks failed"
-        return f"{what}, so do not rely on this number yet: {'; '.join(failed)}."
-    if report.warnings:
-        return "Read the warnings before you rely on this number."
-    return ""
-
-
-def table(report: "Report") -> str:
-    """What `print` shows."""
+def text_table(data: dict) -> str:
+    """The table of the content of an `evaluation.json`."""
     lines = [
-        f"{report.model} on {report.examples} images of {report.dataset}",
-        f"{report.norm}, epsilon {format_number(report.epsilon)}, seed {report.seed}",
-        "",
-        *_accuracies(report),
+        f"{data['model']} on {data['examples']} images of {data['dataset']}",
+        f"{data['norm']}, epsilon {data['epsilon']}, seed {data['seed']}",
     ]
-    for block in (_stages(report), _curve(report), _checks(report), _corruptions(report)):
-        lines.extend(["", *block] if block else [])
-    for block in (_transfer(report), _verification(report), _warnings(report)):
+    makers = (_accuracies, _cascades, _curve, _checks, _corruptions, _transfer, _verification, _warnings)
+    for make in makers:
+        block = make(data)
         lines.extend(["", *block] if block else [])
     return "\n".join(lines)
 
 
-def _accuracies(report: "Report") -> list[str]:
-    rows: list[tuple[str, np.ndarray | None, str]] = [("clean", report.correct, "")]
-    rows.extend((attack.name, attack.robust, _remark(attack, report)) for attack in report.attacks)
-    if report.counted:
-        rows.append(("worst case", report.robust, "over all attacks, image by image"))
-    width = max(12, *(len(label) for label, _, _ in rows))
+def _accuracies(data: dict) -> list[str]:
+    rows = [("clean", data["clean_accuracy"], data["clean_interval"], "")]
+    rows.extend((a["name"], a.get("accuracy"), a.get("interval"), _remark(a, data)) for a in data["attacks"])
+    if any(attack.get("in_worst_case") for attack in data["attacks"]):
+        remark = "per-image worst case over all attacks"
+        rows.append(("worst case", data["worst_case_accuracy"], data["worst_case_interval"], remark))
+    width = max(12, *(len(row[0]) for row in rows))
     lines = [f"{'attack':<{width}}  accuracy   95 % interval"]
-    for label, flags, remark in rows:
+    for label, accuracy, interval, remark in rows:
         if label == "worst case":
             lines.append("-" * (width + 28))
-        if flags is None:
-            lines.append(f"{label:<{width}}         -   {remark}")
-            continue
-        low, high = wilson_interval(int(flags.sum()), len(flags))
-        shown = f"{100 * flags.mean():>6.2f} %   {100 * low:.1f} to {100 * high:.1f}"
-        lines.append(f"{label:<{width}}  {shown:<26}{remark}".rstrip())
+        shown = "       -   " if accuracy is None else f"{_share(accuracy, interval):<26}"
+        lines.append(f"{label:<{width}}  {shown}{remark}".rstrip())
     return lines
 
 
-def _remark(attack: "AttackReport", report: "Report") -> str:
-    if attack.robust is None:
-        return f"not run: {attack.reason}"
-    parts = [f"{attack.seconds:.1f} s"]
-    if len(attack.robust) < report.examples:
-        parts.append(f"first {len(attack.robust)} images")
-    if not attack.counts:
+def _share(share: float, interval) -> str:
+    return f"{100 * share:>6.2f} %   {100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
+
+
+def _remark(attack: dict, data: dict) -> str:
+    if "not_run" in attack:
+        return f"not run: {attack['not_run']}"
+    parts = [f"{attack['seconds']:.1f} s"]
+    if attack["examples"] < data["examples"]:
+        parts.append(f"first {attack['examples']} images")
+    if not attack["in_worst_case"]:
         parts.append("another threat model: not in the worst case")
     return ", ".join(parts)
 
 
-def _stages(report: "Report") -> list[str]:
+def _cascades(data: dict) -> list[str]:
     lines = []
-    for attack in report.attacks:
-        if attack.stages:
-            shown = (f"{stage['name']} {100 * stage['accuracy']:.2f} %" for stage in attack.stages)
-            lines.append(f"{attack.name}: after {', '.join(shown)}")
+    for attack in data["attacks"]:
+        if attack.get("stages"):
+            shown = (f"{stage['name']} {100 * stage['accuracy']:.2f} %" for stage in attack["stages"])
+            lines.append(f"{attack['name']}: after {', '.join(shown)}")
     return lines
 
 
-def _curve(report: "Report") -> list[str]:
-    points = report.curve
-    if not points:
-        return []
-    lines = ["epsilon       worst case"]
-    for point in points:
-        low, high = (100 * bound for bound in point["interval"])
-        radius, accuracy = format_number(point["epsilon"]), 100 * point["accuracy"]
-        lines.append(f"{radius:<12}  {accuracy:>6.2f} %   {low:.1f} to {high:.1f}")
-    return lines
+def _curve(data: dict) -> list[str]:
+    curve = data.get("curve", ())
+    rows = [f"{format_number(p['epsilon']):<12}  {_share(p['accuracy'], p['interval'])}" for p in curve]
+    return ["epsilon       worst case", *rows] if rows else []
 
 
-def _checks(report: "Report") -> list[str]:
-    if not report.checks:
-        return []
-    statuses = [check["status"] for check in report.checks]
+def _checks(data: dict) -> list[str]:
+    checks = data.get("checks", [])
+    statuses = [check["status"] for check in checks]
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in ("passed", "failed", "not run"))
-    lines = [f"Sanity checks: {counts}"]
-    for check in report.checks:
-        if check["status"] != "passed":
-            lines.append(f"  {check['status']}: {check['name']}. {check['detail']}")
-    return lines
+    lines = [f"  {c['status']}: {c['name']}. {c['detail']}" for c in checks if c["status"] != "passed"]
+    return [f"Sanity checks: {counts}", *lines] if checks else []
 
 
-def _corruptions(report: "Report") -> list[str]:
-    if report.corruptions is None:
+def _corruptions(data: dict) -> list[str]:
+    found = data.get("corruptions")
+    if found is None:
         return []
-    made = " (generated here)" if report.corruptions.get("generated") else ""
-    groups = ", ".join(f"{name} {100 * value:.2f} %" for name, value in report.corruptions["groups"].items())
-    return [
-        f"Common corruptions{made}: mean accuracy {100 * report.corruptions['mca']:.2f} %",
-        f"  {groups}",
-    ]
+    generated = " (generated here)" if found.get("generated") else ""
+    groups = ", ".join(f"{name} {100 * value:.2f} %" for name, value in found["groups"].items())
+    return [f"Common corruptions{generated}: mean accuracy {100 * found['mca']:.2f} %", f"  {groups}"]
 
 
-def _transfer(report: "Report") -> list[str]:
-    if report.transfer is None:
+def _transfer(data: dict) -> list[str]:
+    found = data.get("transfer")
+    if found is None:
         return []
-    sources, targets = report.transfer["sources"], report.transfer["targets"]
-    first = max(len(source) for source in [*sources, "made on"])
-    width = max(8, *(len(name) for name in targets))
-    lines = ["Transfer: accuracy of each model on what was made on each"]
-    lines.append("  ".join(["made on".ljust(first), *(name.rjust(width) for name in targets)]))
-    for source, row in zip(sources, report.transfer["accuracy"], strict=True):
+    sources, models = found["sources"], found["targets"]
+    first = max(len(source) for source in [*sources, "crafted on"])
+    width = max(8, *(len(name) for name in models))
+    lines = ["Transfer: accuracy of each model on the adversarial examples of each"]
+    lines.append("  ".join(["crafted on".ljust(first), *(name.rjust(width) for name in models)]))
+    for source, row in zip(sources, found["accuracy"], strict=True):
         lines.append("  ".join([source.ljust(first), *(f"{100 * a:.2f} %".rjust(width) for a in row)]))
     return lines
 
 
-def _verification(report: "Report") -> list[str]:
-    lines = []
-    for entry in report.verify:
-        if "not_run" in entry:
-            lines.append(f"{entry['tool']}, {entry['attack']}: not run: {entry['not_run']}")
-        else:
-            lines.append(
-                f"{entry['tool']}, {entry['attack']}: {100 * entry['theirs']:.2f} % there, "
-                f"{100 * entry['ours']:.2f} % here"
-            )
-    return lines
+def _verification(data: dict) -> list[str]:
+    return [f"{entry['tool']}, {entry['attack']}: {_verified(entry)}" for entry in data.get("verify", ())]
 
 
-def _warnings(report: "Report") -> list[str]:
-    return [f"Warning: {text}" for text in report.warnings]
+def _verified(entry: dict) -> str:
+    if "not_run" in entry:
+        return f"not run: {entry['not_run']}"
+    return f"{100 * entry['theirs']:.2f} % there, {100 * entry['ours']:.2f} % here"
+
+
+def _warnings(data: dict) -> list[str]:
+    return [f"Warning: {text}" for text in data["warnings"]]

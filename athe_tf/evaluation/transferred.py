@@ -1,25 +1,26 @@
-"""The transfer protocol: what is made on every model, tried on every other."""
+"""The transfer protocol: adversarial examples crafted on every model, tested on every other."""
 
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.transfer import transfer_matrix
-from athe_tf.evaluation.attack_plan import Planned
-from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.attack_plan import PlannedAttack
+from athe_tf.evaluation.inputs import EvaluationInputs
 
 
-def measure_transfer(case: Case, name: str, substitutes: dict[str, Victim], plan: list[Planned]) -> dict:
-    """`"transfer"` of `evaluation.json`: a row for each source and attack, a column for each model.
+def measure_transfer(
+    inputs: EvaluationInputs, name: str, substitutes: dict[str, Victim], plan: list[PlannedAttack]
+) -> dict:
+    """`"transfer"` of `evaluation.json`: a row per source and attack, a column per model.
 
     Args:
-        case: The model, its images and the threat model.
-        name: How the model is called.
-        substitutes: The other models by their names.
-        plan: The attacks to make images with.
+        inputs: The model, its images and the threat model.
+        name: The name of the model.
+        substitutes: The other models by name.
+        plan: The attacks to craft adversarial examples with.
     """
-    models = {name: case.target, **substitutes}
+    models = {name: inputs.victim, **substitutes}
+    data = inputs.images, inputs.labels
     matrices = [
-        transfer_matrix(
-            models, case.images, case.labels, planned.attack, seed=case.seed, batch_size=case.batch_size
-        )
+        transfer_matrix(models, *data, planned.attack, seed=inputs.seed, batch_size=inputs.batch_size)
         for planned in plan
         if planned.attack is not None
     ]

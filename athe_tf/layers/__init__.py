@@ -1,4 +1,4 @@
-"""Keras layers: the hypersphere head, batch normalisation that can be told what to do, an ensemble's head."""
+"""Keras layers: the hypersphere head, batch normalisation with modes for attacks, the head of an ensemble."""
 
 import lazy_loader
 

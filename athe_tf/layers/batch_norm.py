@@ -1,22 +1,22 @@
-"""Batch normalisation that equals PyTorch's and can be told what to do while an attack runs.
+"""Batch normalisation that equals PyTorch's, with modes for crafting adversarial examples in training.
 
 `BatchNorm` behaves as Keras users expect: batch statistics and an update of the moving ones with
 `training=True`, moving statistics with `training=False`. Crafting adversarial examples during training
-needs more, and asks for it with a context manager around the call of the model:
+needs other modes, which context managers around the call of the model select:
 
     with batch_statistics_without_update():
-        net(x_adv, training=True)               # batch statistics; the moving ones stay as they are
+        net(x_adv, training=True)               # batch statistics; the moving ones do not change
 
     with capture_batch_statistics() as statistics:
-        net(x, training=True)                   # a normal pass that also remembers its statistics
+        net(x, training=True)                   # a normal pass that also records its statistics
     with frozen_batch_statistics(statistics):
         net(x_adv, training=True)               # normalised by the statistics of x; nothing changes
 
 The mode is read when the layer is called, which inside `tf.function` and `tf.while_loop` means: when it is
 traced. Enter the context in the function that calls the model (with a strategy: in the replica's function),
-not around the call of something already compiled. Two kinds of layers are exceptions: one with
-`trainable=False` uses its moving statistics, as in Keras, and a batch normalisation that is not ours knows
-nothing of the modes; `foreign_batch_norms` finds those.
+not around the call of something already compiled. There are two exceptions: a layer with `trainable=False`
+uses its moving statistics, as in Keras, and other batch normalisation layers ignore the modes;
+`foreign_batch_norms` finds those.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ import keras
 import tensorflow as tf
 
 from athe_tf.utils import replicas
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
+from athe_tf.utils.keras_compat import all_layers
 
 #: What one pass captured: from a layer to its batch mean and (biased) batch variance.
 BatchStatistics = dict["BatchNorm", tuple[Any, Any]]
@@ -55,11 +56,9 @@ def _entered(mode: _Mode) -> Iterator[None]:
         _mode.reset(token)
 
 
-@contextlib.contextmanager
-def batch_statistics_without_update() -> Iterator[None]:
+def batch_statistics_without_update() -> contextlib.AbstractContextManager[None]:
     """Passes with `training=True` use the statistics of their batch and update nothing."""
-    with _entered(_Mode(update=False)):
-        yield
+    return _entered(_Mode(update=False))
 
 
 @contextlib.contextmanager
@@ -76,11 +75,9 @@ def capture_batch_statistics(update: bool = True) -> Iterator[BatchStatistics]:
         yield statistics
 
 
-@contextlib.contextmanager
-def frozen_batch_statistics(statistics: BatchStatistics) -> Iterator[None]:
+def frozen_batch_statistics(statistics: BatchStatistics) -> contextlib.AbstractContextManager[None]:
     """Passes use `statistics`, whatever `training` says, and update nothing."""
-    with _entered(_Mode(frozen=statistics)):
-        yield
+    return _entered(_Mode(frozen=statistics))
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")
@@ -89,22 +86,32 @@ class BatchNorm(keras.layers.BatchNormalization):
 
     Batches are normalised by their biased variance, while the moving variance follows the unbiased one;
     Keras' own layer uses the biased one for both. Statistics are float32 under mixed precision. First and
-    second derivatives are exact. The modes for crafting are in the module's docstring.
+    second derivatives are exact. The module's docstring describes the modes for crafting.
+
+    Example:
+
+    >>> layer = athe_tf.BatchNorm()
+    >>> x = np.array([[0.0], [2.0]], "float32")
+    >>> layer(x, training=True).numpy().round(3).tolist()
+    [[-1.0], [1.0]]
+    >>> round(float(layer.moving_variance[0]), 3)          # 0.9 * 1 + 0.1 * 2, the unbiased variance
+    1.1
 
     Args:
-        momentum: Share of the old moving statistic that an update keeps. 0.9 is PyTorch's 0.1.
-        epsilon: Added to the variance.
+        momentum: Fraction of the old moving statistic that an update keeps. Defaults to 0.9, which is
+            PyTorch's 0.1.
+        epsilon: Added to the variance. Defaults to 1e-5.
         synchronized: Whether replicas of a `tf.distribute` strategy share the statistics of the global
-            batch, as long as their local batches have the same size. Not possible inside a
-            `tf.while_loop`, where replicas cannot talk.
-        **kwargs: Those of `keras.layers.BatchNormalization`, without `axis` and `renorm`.
+            batch, which must be divided evenly. Not possible inside a `tf.while_loop`, where replicas cannot
+            communicate. Defaults to `False`.
+        **kwargs: Arguments of `keras.layers.BatchNormalization`, without `axis` and `renorm`.
     """
 
-    def __init__(self, momentum=0.9, epsilon=1e-5, synchronized=False, **kwargs):
+    def __init__(self, momentum: float = 0.9, epsilon: float = 1e-5, synchronized: bool = False, **kwargs):
         check(
             kwargs.pop("axis", -1) == -1 and not kwargs.pop("renorm", False),
-            "`BatchNorm` normalises the last axis and has no `renorm`. Use "
-            "`keras.layers.BatchNormalization` for those.",
+            "`BatchNorm` normalises the last axis and does not support `renorm`. Use "
+            "`keras.layers.BatchNormalization` instead.",
         )
         super().__init__(momentum=momentum, epsilon=epsilon, synchronized=synchronized, **kwargs)
 
@@ -112,11 +119,9 @@ class BatchNorm(keras.layers.BatchNormalization):
         check(mask is None, f"`BatchNorm` does not support masks. Received one in layer '{self.name}'.")
         x = tf.cast(inputs, tf.as_dtype(keras.backend.result_type(inputs.dtype, "float32")))
         mode = _mode.get()
-        if not self.trainable:
-            y = self._affine(x, self.moving_mean, self.moving_variance)
-        elif mode.frozen is not None:
+        if self.trainable and mode.frozen is not None:
             y = self._affine(x, *self._captured(mode.frozen))
-        elif training:
+        elif self.trainable and training:
             y = self._normalize_batch(x, mode)
         else:
             y = self._affine(x, self.moving_mean, self.moving_variance)
@@ -129,7 +134,7 @@ class BatchNorm(keras.layers.BatchNormalization):
         if x.dtype == tf.float32 and mode.capture_in is None and not self._meets_replicas():
             y, mean, unbiased = self._fused(x)
         else:
-            mean, variance, count = self._moments(x)
+            mean, variance, count = self._batch_moments(x)
             y = self._affine(x, mean, variance)
             unbiased = variance * count / tf.maximum(count - 1, 1)
             if mode.capture_in is not None:
@@ -152,7 +157,7 @@ class BatchNorm(keras.layers.BatchNormalization):
         )
         return y if x.shape.rank == 4 else tf.reshape(y, shape), mean, unbiased
 
-    def _moments(self, x):
+    def _batch_moments(self, x):
         # Not tf.nn.moments: it stops the gradient of the mean inside the variance, which makes second
         # derivatives wrong.
         axes = list(range(x.shape.rank - 1))
@@ -192,11 +197,11 @@ class BatchNorm(keras.layers.BatchNormalization):
         statistics[self] = mean, variance
 
     def _captured(self, statistics: BatchStatistics):
-        if self not in statistics:
-            raise InputError(
-                f"No statistics of layer '{self.name}' were captured. Call the same model with "
-                "`training=True` inside `capture_batch_statistics()` first."
-            )
+        check(
+            self in statistics,
+            f"No statistics of layer '{self.name}' were captured. Call the same model with "
+            "`training=True` inside `capture_batch_statistics()` first.",
+        )
         return statistics[self]
 
     def get_config(self):
@@ -207,16 +212,16 @@ class BatchNorm(keras.layers.BatchNormalization):
 
 
 def synchronize(model: keras.Model) -> None:
-    """Lets the replicas of a strategy share the batch statistics of all `BatchNorm` layers of `model`."""
-    for layer in model._flatten_layers():
+    """Makes the replicas of a strategy share the batch statistics of all `BatchNorm` layers of `model`."""
+    for layer in all_layers(model):
         if isinstance(layer, BatchNorm):
             layer.synchronized = True
 
 
 def foreign_batch_norms(model: keras.Model) -> list[keras.layers.Layer]:
-    """The batch normalisations of `model`, nested ones included, that do not know the modes above."""
+    """The batch normalisations of `model`, nested ones included, that ignore the modes above."""
     return [
         layer
-        for layer in model._flatten_layers()
+        for layer in all_layers(model)
         if isinstance(layer, keras.layers.BatchNormalization) and not isinstance(layer, BatchNorm)
     ]

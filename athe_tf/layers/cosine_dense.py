@@ -3,9 +3,8 @@
 import keras
 from keras import ops
 
+from athe_tf.utils.choices import WEIGHT_NORMS
 from athe_tf.utils.errors import InputError, check, check_choice
-
-WEIGHT_NORMS = ("differentiable", "project", "straight_through")
 
 # cos is kept this far from +-1 before arccos, whose slope is infinite there.
 ANGULAR_CLIP = 1e-6
@@ -46,9 +45,12 @@ class CosineDense(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
     >>> features = keras.Input((64,))
-    >>> model = keras.Model(features, CosineDense(10, scale=15.0)(features))
+    >>> model = keras.Model(features, athe_tf.CosineDense(10, scale=15.0)(features))
     >>> model.compile("sgd", loss=athe_tf.MarginCrossentropy(margin=0.2, scale=15.0))
+    >>> model.output_shape
+    (None, 10)
 
     Args:
         units: Number of classes.
@@ -57,8 +59,8 @@ class CosineDense(keras.layers.Layer):
         normalize_features: FN. Defaults to `True`.
         normalize_weights: WN. Defaults to `True`.
         angular: Output `-scale * theta`; needs both normalisations. Defaults to `False`.
-        weight_norm: How WN meets the optimiser. `"differentiable"` (default) differentiates through
-            `W / ||W||`, and survives weight averaging and weight perturbation. `"project"` keeps the
+        weight_norm: How WN interacts with the optimizer. `"differentiable"` (default) differentiates through
+            `W / ||W||`, which suits weight averaging and weight perturbation. `"project"` keeps the
             stored kernel at unit norm: after each update it is projected, and the gradient is
             Euclidean (the released code on one device). `"straight_through"` normalises in the
             forward pass and treats that as the identity in the backward pass (the released code on
@@ -71,12 +73,12 @@ class CosineDense(keras.layers.Layer):
 
     def __init__(
         self,
-        units,
-        scale=15.0,
-        normalize_features=True,
-        normalize_weights=True,
-        angular=False,
-        weight_norm="differentiable",
+        units: int,
+        scale: float = 15.0,
+        normalize_features: bool = True,
+        normalize_weights: bool = True,
+        angular: bool = False,
+        weight_norm: str = "differentiable",
         kernel_initializer=None,
         **kwargs,
     ):
@@ -123,7 +125,7 @@ class CosineDense(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: features})
 
     def class_directions(self):
-        """The class weights as the head uses them: unit columns when `normalize_weights`."""
+        """The class weights as the head uses them: unit columns if `normalize_weights`."""
         kernel = ops.convert_to_tensor(self.kernel)
         if not self.normalize_weights or self.weight_norm == "project":
             return kernel
@@ -133,7 +135,7 @@ class CosineDense(keras.layers.Layer):
         return unit
 
     def similarities(self, features):
-        """What is scaled: cosines when both sides are normalised, inner products otherwise."""
+        """What is scaled: cosines if both sides are normalised, inner products otherwise."""
         features = ops.cast(features, self.numeric_dtype)
         if self.normalize_features:
             features = unit_vectors(features, axis=-1)

@@ -8,17 +8,22 @@ from athe_tf.utils.errors import check
 
 @keras.saving.register_keras_serializable(package="athe_tf")
 class LogMeanSoftmax(keras.layers.Layer):
-    """From the logits of several classifiers, side by side, to the logarithm of their mean probabilities.
+    """The logarithm of the mean probabilities of several classifiers, whose logits are concatenated.
 
     The output can be used as logits: its softmax is the mean of the members' softmaxes.
 
+    Example:
+
+    >>> logits = np.array([[2.0, 0.0, 0.0, 2.0]], "float32")        # two members, two classes
+    >>> athe_tf.layers.LogMeanSoftmax(2)(logits).numpy().round(4)
+    array([[-0.6931, -0.6931]], dtype=float32)
+
     Args:
-        members: How many classifiers; the last axis of the input has `members` times as many numbers as there
-            are classes.
-        **kwargs: Those of `keras.layers.Layer`.
+        members: Number of classifiers; the last axis of the input has `members * classes` values.
+        **kwargs: Arguments of `keras.layers.Layer`.
     """
 
-    def __init__(self, members, **kwargs):
+    def __init__(self, members: int, **kwargs):
         super().__init__(**kwargs)
         check(members >= 1, f"`members` must be a positive integer. Received: members={members}.")
         self.members = int(members)

@@ -10,7 +10,7 @@ DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 EXPANSION = 4
 
 
-def bottleneck_resnet(x, blocks: Blocks, depth: int):
+def bottleneck_resnet(x, blocks: Blocks, depth: int) -> keras.KerasTensor:
     """ResNet-50, -101 or -152 with a 7x7 stem; the stride of a block is in its 3x3 convolution.
 
     So does torchvision. With 1,000 classes ResNet-50 has 25,557,032 parameters and ResNet-152 60,192,808.

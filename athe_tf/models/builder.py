@@ -9,6 +9,7 @@ from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.blocks import Blocks
 from athe_tf.models.names import ACTIVATIONS, FAMILIES, check_head, parse_name
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.imports import import_object, is_import_path
 from athe_tf.utils.registry import unknown_name
 
 Statistics = float | Sequence[float]
@@ -30,29 +31,35 @@ def build(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> keras.Model:
-    """A functional Keras classifier: images in [0, 1] to logits.
+    """Builds a functional Keras classifier that maps images in [0, 1] to logits.
 
-    Its last layer is called "head", and the input of that layer is the penultimate features. Convolutions
-    pad and initialise as in PyTorch, so that published recipes carry over.
+    Its last layer is called "head", and the input of that layer is the penultimate features. Padding and
+    initialization of convolutions are those of PyTorch, so that published recipes carry over.
 
     Example:
 
-    >>> net = build("wrn-34-10", 10, head="he", mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616))
+    >>> net = athe_tf.models.build(
+    ...     "wrn-10-1", 10, head="he", mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616))
+    >>> net.input_shape, net.output_shape
+    ((None, 32, 32, 3), (None, 10))
 
     Args:
-        name: Such as "wrn-34-10"; see `athe_tf.models`.
+        name: Such as "wrn-34-10"; see `athe_tf.models`. Or `module:function`, a function of your own that is
+            called as `function(num_classes=..., input_shape=...)` and returns a `keras.Model` that maps
+            images in [0, 1] to logits. Head, normalization and initial weights are then up to the function:
+            `head`, `activation` and `dropout` must keep their defaults, the other arguments are not used.
         num_classes: Number of logits.
-        head: "linear", "fn", "wn", "he" or "mhe". All but the first are a `CosineDense`.
-        input_shape: Height, width and channels.
-        scale: The s of a hypersphere head; a linear head has none.
-        weight_norm: How a hypersphere head's weight norm meets the optimiser; see `CosineDense`.
-        mean: Of the pixels, in [0, 1]: a number, or one for each channel. The model subtracts it from its
-            input. None: the input is used as it is.
-        std: Of the pixels; the model divides by it. Given exactly when `mean` is.
-        activation: "relu", "softplus", "silu" or "leaky_relu".
-        dropout: Rate, inside the blocks of a wide ResNet and before the head of the others; ResNet18
-            has none.
-        seed: Of the initial weights. The same arguments give the same weights.
+        head: "linear" (default), "fn", "wn", "he" or "mhe". All but the first are a `CosineDense`.
+        input_shape: Height, width and channels. Defaults to `(32, 32, 3)`.
+        scale: The s of a hypersphere head; a linear head has none. Defaults to 15.
+        weight_norm: How a hypersphere head normalizes its weights; see `CosineDense`.
+        mean: Mean of the pixels in [0, 1], a number or one for each channel, which the model subtracts from
+            its input. Defaults to `None`: no normalization.
+        std: Standard deviation of the pixels, by which the model divides. Required if `mean` is given.
+        activation: "relu" (default), "softplus", "silu" or "leaky_relu".
+        dropout: Dropout rate, inside the blocks of a wide ResNet and before the head of other models; ResNets
+            have none. Defaults to 0.
+        seed: Seed of the initial weights. The same arguments give the same weights. Defaults to 0.
     """
     family, sizes = parse_name(name)
     check_head(head)
@@ -66,6 +73,13 @@ def build(
         len(input_shape) == 3,
         f"`input_shape` must be (height, width, channels). Received: input_shape={tuple(input_shape)}.",
     )
+    if is_import_path(family):
+        check(
+            head == "linear" and activation == "relu" and not dropout,
+            f"The function '{name}' builds its own head, activations and dropout. Received: head='{head}', "
+            f"activation='{activation}', dropout={dropout}. Leave them at their defaults.",
+        )
+        return _own_model(name, num_classes, tuple(input_shape))
 
     blocks = Blocks(seed, activation, dropout)
     images = keras.Input(tuple(input_shape), name="image", dtype=_whole_precision())
@@ -74,11 +88,21 @@ def build(
     return keras.Model(images, logits, name=name.replace("-", "_"))
 
 
+def _own_model(name: str, num_classes: int, input_shape: tuple[int, ...]) -> keras.Model:
+    """The model of a function outside this library."""
+    model = import_object(name, "model")(num_classes=num_classes, input_shape=input_shape)
+    check(
+        isinstance(model, keras.Model) and tuple(model.output_shape) == (None, num_classes),
+        f"The function '{name}' must return a `keras.Model` with {num_classes} logits. Received: {model!r}.",
+    )
+    return model
+
+
 def _normalized(images, mean: Statistics | None, std: Statistics | None):
     if mean is None and std is None:
         return images
     if mean is None or std is None:
-        raise InputError(f"`mean` and `std` belong together. Received: mean={mean}, std={std}.")
+        raise InputError(f"`mean` and `std` must be given together. Received: mean={mean}, std={std}.")
     num_channels = images.shape[-1]
     means, stds = _for_each_channel("mean", mean, num_channels), _for_each_channel("std", std, num_channels)
     check(min(stds) > 0, f"`std` must be larger than 0. Received: std={std}.")

@@ -4,6 +4,7 @@ import keras
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.keras_compat import producer
 
 _REMEDY = (
     "`to_hypersphere` needs a functional or Sequential model that ends in a `Dense` layer, with or without "
@@ -12,25 +13,26 @@ _REMEDY = (
 
 
 def to_hypersphere(
-    model: keras.Model,
-    scale: float = 15.0,
-    angular: bool = False,
-    weight_norm: str = "differentiable",
+    model: keras.Model, scale: float = 15.0, angular: bool = False, weight_norm: str = "differentiable"
 ) -> keras.Model:
     """Replaces the last `Dense` of a classifier, and a softmax after it, by a `CosineDense`.
 
-    The features stay the same layers, shared with `model`: training one trains the other. The class
-    weights are copied, so each class keeps its direction; bias and lengths are dropped. Without a bias the
-    predictions change, and fine-tuning is expected.
+    All other layers are shared with `model`: training one model trains the other. The class weights are
+    copied, so each class keeps its direction; the bias and the norms of the weights are dropped. This changes
+    the predictions, so fine-tune the model afterwards.
 
     Example:
 
-    >>> net = to_hypersphere(keras.applications.ResNet50(weights="imagenet"), scale=10.0)
+    >>> linear = athe_tf.models.build("small_cnn", 10, input_shape=(8, 8, 1))
+    >>> net = athe_tf.models.to_hypersphere(linear, scale=10.0)
+    >>> net.layers[-1].scale
+    10.0
 
     Args:
-        model: A functional or Sequential classifier with one input and one output.
-        scale: The s of the head.
-        angular: Angles instead of cosines (m-HE).
+        model: A functional or Sequential classifier with one input and one output, such as those of
+            `keras.applications`.
+        scale: The s of the head. Defaults to 15.
+        angular: Use angles instead of cosines (m-HE). Defaults to `False`.
         weight_norm: See `CosineDense`.
     """
     dense, features = _last_dense(model)
@@ -52,9 +54,9 @@ def _last_dense(model):
         raise InputError(
             f"Model '{model.name}' has {len(model.inputs)} inputs and {len(model.outputs)} outputs. {_REMEDY}"
         )
-    layer, inputs = _producer(model.outputs[0])
+    layer, inputs = producer(model.outputs[0])
     if _is_softmax(layer):
-        layer, inputs = _producer(inputs)
+        layer, inputs = producer(inputs)
     if not isinstance(layer, keras.layers.Dense):
         raise InputError(f"Model '{model.name}' ends in '{layer.name}', a {type(layer).__name__}. {_REMEDY}")
     if layer.activation not in (keras.activations.linear, keras.activations.softmax):
@@ -62,13 +64,6 @@ def _last_dense(model):
     if len(inputs.shape) != 2:
         raise InputError(f"The last `Dense` is applied to features of shape {inputs.shape}. {_REMEDY}")
     return layer, inputs
-
-
-def _producer(tensor):
-    """The layer that made a symbolic tensor, and the first of its inputs."""
-    history = tensor._keras_history
-    inputs = history.operation._inbound_nodes[history.node_index].input_tensors
-    return history.operation, inputs[0] if inputs else None
 
 
 def _is_softmax(layer) -> bool:

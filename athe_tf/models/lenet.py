@@ -5,7 +5,7 @@ import keras
 from athe_tf.models.blocks import Blocks, channels, check_size
 
 
-def lenet(x, blocks: Blocks, width: int = 16):
+def lenet(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
     """Two 5x5 convolutions with max pooling and a dense layer of 1024 features, without normalisation.
 
     Reference:

@@ -1,8 +1,9 @@
-"""What models, heads and activations are called; knows them without TensorFlow."""
+"""The names of models, heads and activations, without TensorFlow."""
 
 import re
 
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.registry import Registry, unknown_name
 
 #: From a family of names to the function that builds its layers.
@@ -20,27 +21,11 @@ FAMILIES = Registry(
     },
 )
 
-#: Names to suggest and to list; `wrn-D-K` and `-W` have many more.
-NAMES = (
-    "lenet",
-    "preact_resnet18",
-    "preact_resnet18-8",
-    "resnet18",
-    "resnet18-8",
-    "resnet50",
-    "resnet101",
-    "resnet152",
-    "small_cnn",
-    "vgg16",
-    "vgg16-8",
-    "wrn-10-1",
-    "wrn-16-4",
-    "wrn-28-10",
-    "wrn-34-10",
-    "wrn-34-20",
-    "wrn-40-8",
-    "wrn-70-16",
-)
+_RESNETS = ("resnet18", "resnet18-8", "resnet50", "resnet101", "resnet152")
+_WIDE = ("wrn-10-1", "wrn-16-4", "wrn-28-10", "wrn-34-10", "wrn-34-20", "wrn-40-8", "wrn-70-16")
+_PREACT = ("preact_resnet18", "preact_resnet18-8")
+#: Names to suggest and to list; `wrn-D-K` and `-W` allow many more.
+NAMES = ("lenet", *_PREACT, *_RESNETS, "small_cnn", "vgg16", "vgg16-8", *_WIDE)
 
 #: The heads: `linear`, feature norm only, weight norm only, hypersphere embedding, its angular form.
 HEADS = ("linear", "fn", "wn", "he", "mhe")
@@ -51,7 +36,17 @@ _WITH_WIDTH = ("lenet", "preact_resnet18", "resnet18", "vgg16")
 
 
 def parse_name(name: str) -> tuple[str, dict[str, int]]:
-    """Splits a model's name into its family and its sizes, or raises `InputError`."""
+    """Splits a model's name into its family and its sizes, or raises `InputError`.
+
+    A name of the form `module:function` is its own family, and nothing is imported.
+
+    Example:
+
+    >>> parse_name("wrn-34-10")
+    ('wrn', {'depth': 34, 'widen': 10})
+    """
+    if is_import_path(name):
+        return name, {}
     if deep := re.fullmatch(r"resnet(50|101|152)", name):
         return "bottleneck", {"depth": int(deep[1])}
     if name in FAMILIES and name not in ("bottleneck", "wrn"):
@@ -69,12 +64,12 @@ def parse_name(name: str) -> tuple[str, dict[str, int]]:
 
 
 def check_name(name: str) -> None:
-    """Raises `InputError` unless `name` is a model; starts no TensorFlow."""
+    """Raises `InputError` unless `name` is a model or has the form `module:function`."""
     parse_name(name)
 
 
 def check_head(head: str) -> None:
-    """Raises `InputError`, with the nearest head, unless `head` is one of `HEADS`."""
+    """Raises `InputError`, with the most similar head, unless `head` is one of `HEADS`."""
     if head not in HEADS:
         raise unknown_name("head", head, HEADS)
 

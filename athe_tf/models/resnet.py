@@ -13,7 +13,7 @@ def block_name(index: int) -> str:
     return f"group{index // 2 + 1}_block{index % 2 + 1}"
 
 
-def resnet18(x, blocks: Blocks, width: int = 16):
+def resnet18(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
     """Post-activation ResNet18 with a 3x3 stem of stride 1, and global average pooling.
 
     Reference:

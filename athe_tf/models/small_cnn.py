@@ -8,7 +8,7 @@ CHANNELS = (16, 32, 64)
 FEATURES = 128
 
 
-def small_cnn(x, blocks: Blocks):
+def small_cnn(x, blocks: Blocks) -> keras.KerasTensor:
     """Three 3x3 convolutions, the last two with stride 2, and a dense layer of 128 features.
 
     It takes images from 8x8x1 to 32x32x3 and beyond. On 8x8 digits it has 58,000 weights; forward

@@ -8,7 +8,7 @@ from athe_tf.models.blocks import Blocks, channels, check_size
 GROUPS = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)
 
 
-def vgg16(x, blocks: Blocks, width: int = 16):
+def vgg16(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
     """VGG16-BN whose features are the last 512 channels; the dense layers of ImageNet are left out.
 
     Convolutions have no bias: the batch normalisation behind each would cancel it.

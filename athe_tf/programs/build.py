@@ -1,6 +1,7 @@
-"""From a config to the objects it describes. The one place that knows which setting goes where."""
+"""Builds the objects that a config describes: data, model, attack, optimizer, trainer."""
 
 import contextlib
+import dataclasses
 
 import keras
 import tensorflow as tf
@@ -9,13 +10,13 @@ from athe_tf import attacks, data, models, training
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.programs.config import TrainConfig
 from athe_tf.saving.keras_file import load_model
+from athe_tf.training.averaging import EMA, WeightAverage
+from athe_tf.training.awp import AWP
 from athe_tf.training.epsilon import EpsilonSchedule
-from athe_tf.training.optimizers import MomentumSGD
+from athe_tf.training.optimizers import TorchSGD
 from athe_tf.training.schedules import make_schedule
+from athe_tf.training.swa import SWA
 from athe_tf.utils.errors import check
-
-# The start that each framework's authors used; the others start uniformly in the ball.
-FRAMEWORK_STARTS = {"trades": "gaussian", "mart": "gaussian"}
 
 
 def make_splits(config: TrainConfig):
@@ -33,7 +34,7 @@ def make_splits(config: TrainConfig):
 
 
 def make_net(config: TrainConfig, splits) -> keras.Model:
-    """The classifier, with the normalisation of its data set inside."""
+    """The classifier, which normalizes its inputs by the statistics of the data set."""
     with dtype_policy(config.precision):
         return models.build(
             config.model,
@@ -51,7 +52,7 @@ def make_net(config: TrainConfig, splits) -> keras.Model:
 
 @contextlib.contextmanager
 def dtype_policy(name: str):
-    """Inside, new layers have this dtype policy of Keras; a mixed one keeps their weights float32."""
+    """Context in which new layers have this Keras dtype policy; weights stay float32 in a mixed one."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
@@ -61,7 +62,7 @@ def dtype_policy(name: str):
 
 
 def check_precision(config: TrainConfig) -> None:
-    """Refuses half precision on a machine without an accelerator, where it gains nothing.
+    """Refuses mixed precision on a machine without an accelerator.
 
     On a CPU without instructions for it, a step of WRN-10-1 took ten times as long in bfloat16 and three
     times as long in float16.
@@ -75,7 +76,7 @@ def check_precision(config: TrainConfig) -> None:
 
 
 def make_attack(config: TrainConfig):
-    """The attack inside training, or `None` for standard training."""
+    """The training attack, or `None` for standard training."""
     if config.framework == "standard":
         return None
     return attacks.PGD(
@@ -83,7 +84,7 @@ def make_attack(config: TrainConfig):
         config.norm,
         steps=config.attack_steps,
         step_size=config.attack_step_size,
-        start=config.start or FRAMEWORK_STARTS.get(config.framework, "uniform"),
+        start=config.start,
         restarts=config.restarts,
         logit_scale=config.attack_scale,
     )
@@ -95,7 +96,7 @@ def make_validation_attack(config: TrainConfig):
 
 
 def make_optimizer(config: TrainConfig, updates_per_epoch: int):
-    """The optimiser with its learning-rate schedule."""
+    """The optimizer with its learning-rate schedule."""
     rate = make_schedule(
         config.lr_schedule,
         config.learning_rate,
@@ -108,7 +109,7 @@ def make_optimizer(config: TrainConfig, updates_per_epoch: int):
     if config.optimizer == "adam":
         optimizer = keras.optimizers.Adam(rate, weight_decay=config.weight_decay or None)
     else:
-        optimizer = MomentumSGD(
+        optimizer = TorchSGD(
             rate, momentum=config.momentum, weight_decay=config.weight_decay, nesterov=config.nesterov
         )
     if config.precision == "mixed_float16":
@@ -118,7 +119,7 @@ def make_optimizer(config: TrainConfig, updates_per_epoch: int):
 
 
 def make_epsilon_schedule(config: TrainConfig, updates_per_epoch: int) -> EpsilonSchedule | None:
-    """The epsilon of the training attack, or `None` where it is constant."""
+    """The epsilon of the training attack, or `None` if it is constant."""
     if config.epsilon_schedule == "constant":
         return None
     warm_up = config.epsilon_warmup
@@ -132,40 +133,16 @@ def make_epsilon_schedule(config: TrainConfig, updates_per_epoch: int) -> Epsilo
     )
 
 
-def framework_options(config: TrainConfig) -> dict:
-    """The arguments that only this framework takes."""
-    options: dict[str, dict] = {
-        "alp": {"pairing": config.pairing, "pairing_form": config.pairing_form},
-        "trades": {"beta": config.beta},
-        "mart": {"beta": config.beta},
-        "llr": {
-            "preset": config.llr_preset,
-            "variant": config.llr_variant,
-            "gamma_weight": config.gamma_weight,
-            "slope_weight": config.slope_weight,
-        },
-        "cure": {
-            "curvature_weight": config.curvature_weight,
-            "curvature_step": config.curvature_step,
-        },
-        "fast_at": {"nfgsm_noise": config.nfgsm_noise, "gradalign": config.gradalign},
-        "free_at": {
-            "replays": config.replays,
-            "batch_size": config.batch_size,
-            "noise_in_box": config.noise_in_box,
-        },
-    }
-    return options.get(config.framework, {})
-
-
 def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
     check_precision(config)
     net = make_net(config, splits)
     if config.sync_batch_norm:
         synchronize(net)
-    steps = splits.train.steps_per_epoch(config.batch_size)
-    updates = steps * (config.replays if config.framework == "free_at" else 1)
+    options = config.framework_options
+    updates = splits.train.steps_per_epoch(config.batch_size) * options.updates_per_step
+    # FreeAT stores noise for every position of the batch.
+    arguments: dict = {"batch_size": config.batch_size} if config.framework == "free_at" else {}
     trainer = training.get(config.framework)(
         net,
         make_attack(config),
@@ -173,15 +150,34 @@ def make_trainer(config: TrainConfig, splits):
         label_smoothing=config.label_smoothing,
         bn_mode=config.bn_mode,
         validation_attack=make_validation_attack(config),
-        clip_norm=config.clip_norm,
-        ema=config.ema,
-        swa=config.swa_start is not None,
-        awp_gamma=config.awp_gamma,
-        awp_start=round(config.awp_start * updates),
+        average=make_average(config, splits),
+        weight_perturbation=AWP(config.awp_gamma, round(config.awp_start * updates))
+        if config.awp_gamma
+        else None,
         epsilon_schedule=make_epsilon_schedule(config, updates),
+        clip_norm=config.clip_norm,
         seed=config.seed,
-        **framework_options(config),
+        **arguments,
+        **dataclasses.asdict(options),
     )
     trainer.compile(make_optimizer(config, updates))
     trainer.optimizer.build(net.trainable_variables)
     return trainer
+
+
+def make_average(config: TrainConfig, splits) -> WeightAverage | None:
+    """The average of the weights that is shipped, or `None`."""
+    if config.swa_start is not None:
+        return SWA(config.swa_start, lambda epoch: epoch_batches(config, splits, epoch))
+    return EMA(config.ema) if config.ema else None
+
+
+def epoch_batches(config: TrainConfig, splits, epoch: int):
+    """The training batches of one epoch, counted from 0."""
+    return splits.train.stream(
+        config.batch_size,
+        seed=config.seed,
+        augmentation=config.augmentation,
+        start_step=epoch * splits.train.steps_per_epoch(config.batch_size),
+        epochs=epoch + 1,
+    )

@@ -1,15 +1,16 @@
-"""What the programs share: flags from a dataclass, a manual for `--helpshort`, errors without a traceback."""
+"""Shared parts of the programs: flags from a dataclass, the text of `--help`, errors without a traceback."""
 
 import contextlib
 import dataclasses
 import os
 import sys
 import textwrap
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
-from athe_tf.programs.config import exact_number, field_type, item_type
+from athe_tf.programs.config.serialization import exact_number, field_type, item_type
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.registry import unknown_name
@@ -42,11 +43,6 @@ class _IntegerParser(flags.ArgumentParser):
         return "int"
 
 
-class _NumberSerializer(flags.ArgumentSerializer):
-    def serialize(self, value):
-        return exact_number(value)
-
-
 class _ListParser(flags.ArgumentParser):
     """Reads values separated by commas."""
 
@@ -55,8 +51,6 @@ class _ListParser(flags.ArgumentParser):
         self.syntactic_help = "values separated by commas"
 
     def parse(self, argument):
-        if isinstance(argument, (list, tuple)):
-            return tuple(argument)
         items = [text.strip() for text in str(argument).split(",") if text.strip()]
         return tuple(parse_number(text) if self.item is float else text for text in items)
 
@@ -64,58 +58,66 @@ class _ListParser(flags.ArgumentParser):
         return "list"
 
 
-class _ListSerializer(flags.ArgumentSerializer):
-    def serialize(self, value):
-        return ",".join(exact_number(v) if isinstance(v, float) else str(v) for v in value)
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """A flag, derived from a field of a dataclass of options.
 
+    Attributes:
+        name: Without dashes.
+        kind: `int`, `float`, `str`, `bool` or `tuple`.
+        item: The type of the items of a tuple.
+        help: One sentence.
+        default: The default, for the manual.
+    """
 
-def define_flags(config_class, values: flags.FlagValues) -> None:
-    """One flag for each field of a config class."""
-    for field in _flag_fields(config_class):
-        default: Any = field.default
-        kind, text = field_type(config_class, field.name), field.metadata["help"]
-        if kind is bool:
-            flags.DEFINE_boolean(field.name, default, text, flag_values=values)
-        elif kind is int:
-            flags.DEFINE(_IntegerParser(), field.name, default, text, values, flags.ArgumentSerializer())
-        elif kind is float:
-            flags.DEFINE(_NumberParser(), field.name, default, text, values, _NumberSerializer())
-        elif kind is tuple:
-            parser = _ListParser(item_type(config_class, field.name))
-            flags.DEFINE(parser, field.name, default, text, values, _ListSerializer())
+    name: str
+    kind: type
+    item: type
+    help: str
+    default: Any = None
+    choices: tuple[str, ...] | None = None
+
+    def define(self, values: flags.FlagValues) -> None:
+        """Defines the flag in absl, with the default `None`: the dataclass has the defaults."""
+        parsers = {
+            bool: flags.BooleanParser(),
+            int: _IntegerParser(),
+            float: _NumberParser(),
+            tuple: _ListParser(self.item),
+        }
+        if self.kind is bool:
+            flags.DEFINE_boolean(self.name, None, self.help, flag_values=values)
         else:
-            flags.DEFINE_string(field.name, default, text, flag_values=values)
+            parser = parsers.get(self.kind, flags.ArgumentParser())
+            flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())
+
+    def manual(self) -> list[str]:
+        """Its lines in the manual."""
+        text = self.help + (f" One of {', '.join(self.choices)}." if self.choices else "")
+        if self.default not in (None, False, "", ()):
+            text = f"{text} [{_default_text(self.default)}]"
+        return [f"  --{self.name}", *(f"      {line}" for line in textwrap.wrap(text, 72))]
 
 
-def _flag_fields(config_class) -> list[dataclasses.Field]:
-    return [field for field in dataclasses.fields(config_class) if not field.metadata.get("positional")]
+def flags_of(options_class) -> list[Flag]:
+    """The flags that a dataclass of options describes."""
+    return [
+        Flag(
+            field.name,
+            field_type(options_class, field.name),
+            item_type(options_class, field.name),
+            field.metadata["help"],
+            None if field.default is dataclasses.MISSING else field.default,
+            field.metadata.get("choices"),
+        )
+        for field in dataclasses.fields(options_class)
+        if not field.metadata.get("positional") and field.metadata.get("flag", True)
+    ]
 
 
 def _positional_field(config_class) -> dataclasses.Field | None:
-    """The field that takes what stands on the command line without dashes."""
+    """The field for arguments without dashes."""
     return next((f for f in dataclasses.fields(config_class) if f.metadata.get("positional")), None)
-
-
-def manual(name: str, summary: str, examples: str, config_class, extra=()) -> str:
-    """The text of `--helpshort`."""
-    lines = [
-        f"{name}: {summary}",
-        "",
-        "Examples:",
-        *(f"  {line}" for line in examples.strip().splitlines()),
-        "",
-    ]
-    positional = _positional_field(config_class)
-    if positional is not None:
-        lines += [f"{positional.name.upper()}: {positional.metadata['help']}", ""]
-    lines.append("Flags (they may stand in a file given with --flagfile=FILE; later ones win):")
-    rows = [(f.name, f.metadata["help"], f.default) for f in _flag_fields(config_class)]
-    for flag, text, default in [*rows, *extra]:
-        if default not in (None, False, "", ()):
-            text = f"{text} [{_default_text(default)}]"
-        lines.append(f"  --{flag}")
-        lines.extend(f"      {line}" for line in textwrap.wrap(text, 72))
-    return "\n".join(lines) + "\n"
 
 
 def _default_text(value) -> str:
@@ -124,50 +126,106 @@ def _default_text(value) -> str:
     return exact_number(value) if isinstance(value, float) else str(value)
 
 
-def run(name: str, summary: str, examples: str, config_class, action, extra=()) -> None:
-    """Parses the command line, makes the config, calls `action(config, flag values)` and exits.
+class Program:
+    """A command-line program: its name, its flags and what it does.
 
     Args:
-        name: The program, as `bin/train`.
+        name: Such as `bin/train`.
         summary: One sentence.
-        examples: Command lines, one a line.
-        config_class: Its fields are the flags; one marked `positional` takes the words without dashes.
-        action: What to do. Raises `InputError` for input that cannot work.
-        extra: Boolean flags beside the config: `(name, help, default)`.
+        examples: Command lines, one per line.
+        config_class: Its fields are the flags; one marked `positional` gets the arguments without dashes.
+        action: Called with `(config, values of the extra flags)`; returns the exit code or `None`. Raises
+            `InputError` for input that cannot work.
+        extra: Flags that are not part of the config.
     """
-    values = flags.FlagValues()
-    define_flags(config_class, values)
-    for flag, text, default in extra:
-        flags.DEFINE_boolean(flag, default, text, flag_values=values)
-    help_flags = ("help", "helpshort", "h")
-    for flag in help_flags:
-        flags.DEFINE_boolean(flag, False, "show this text", flag_values=values)
-    try:
-        config = _parse(values, config_class)
-        if any(values[flag].value for flag in help_flags):
-            print(manual(name, summary, examples, config_class, extra), end="")
-            sys.exit(0)
-        status = action(config(), values)
-    except InputError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
-        sys.exit(130)
-    sys.exit(status or 0)
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        examples: str,
+        config_class,
+        action: Callable,
+        extra: Sequence[Flag] = (),
+    ):
+        self.name = name
+        self.summary = summary
+        self.examples = examples
+        self.config_class = config_class
+        self.action = action
+        self.extra = list(extra)
+
+    def flags(self, arguments: list[str]) -> list[Flag]:
+        """The flags of the config; those of `bin/train` depend on the framework."""
+        return flags_of(self.config_class)
+
+    def make_config(self, given: dict):
+        """The config of the flags that were given."""
+        return self.config_class(**given)
+
+    def manual(self, arguments: list[str]) -> str:
+        """The text of `--help`."""
+        lines = [f"{self.name}: {self.summary}", "", "Examples:"]
+        lines += [*(f"  {line}" for line in self.examples.strip().splitlines()), ""]
+        positional = _positional_field(self.config_class)
+        if positional is not None:
+            lines += [f"{positional.name.upper()}: {positional.metadata['help']}", ""]
+        lines.append("Flags (also from a file, with --flagfile=FILE; later ones override earlier ones):")
+        for flag in [*self.flags(arguments), *self.extra]:
+            lines += flag.manual()
+        return "\n".join(lines) + "\n"
+
+    def run(self) -> None:
+        """Parses the command line, makes the config, calls the action and exits."""
+        try:
+            status = self._run(sys.argv)
+        except InputError as error:
+            print(f"{self.name}: {error}", file=sys.stderr)
+            sys.exit(2)
+        except KeyboardInterrupt:
+            print(f"{self.name}: interrupted", file=sys.stderr)
+            sys.exit(130)
+        sys.exit(status or 0)
+
+    def _run(self, arguments: list[str]) -> int | None:
+        config, extra = self.read(arguments)
+        if config is None:
+            say(self.manual(arguments).rstrip("\n"))
+            return 0
+        return self.action(config, extra)
+
+    def read(self, arguments: list[str]) -> tuple[Any, dict]:
+        """The config, or `None` if help is asked for, and the values of the extra flags."""
+        values = flags.FlagValues()
+        own = self.flags(arguments)
+        help_flags = [Flag(name, bool, bool, "Show this text.") for name in ("help", "helpshort", "h")]
+        for flag in [*own, *self.extra, *help_flags]:
+            flag.define(values)
+        rest = parse(values, arguments)
+        if any(values[flag.name].value for flag in help_flags):
+            return None, {}
+        given = {flag.name: values[flag.name].value for flag in own}
+        given = {name: value for name, value in given.items() if value is not None}
+        positional = _positional_field(self.config_class)
+        if positional is not None:
+            given[positional.name] = tuple(rest)
+        elif rest:
+            raise InputError(f"Unexpected argument '{rest[0]}'. Flags start with two dashes, as --epochs=3.")
+        extra = {flag.name: bool(values[flag.name].value) for flag in self.extra}
+        return self.make_config(given), extra
 
 
 def say(*parts, flush: bool = True) -> bool:
-    """Prints for the user; whether that worked.
+    """Prints for the user, and returns whether that succeeded.
 
-    A log on a full disk or a reader that went away must not end a run. Once printing has failed, further
-    output goes nowhere.
+    A log on a full disk or a closed pipe must not end a run. Once printing has failed, further output is
+    discarded.
     """
     try:
         print(*parts, flush=flush)
     except OSError as error:
         with contextlib.suppress(OSError):
-            print(f"Standard output cannot be written any longer: {error.strerror}.", file=sys.stderr)
+            print(f"Cannot write to standard output any longer: {error.strerror}.", file=sys.stderr)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
@@ -175,9 +233,10 @@ def say(*parts, flush: bool = True) -> bool:
     return True
 
 
-def _parse(values: flags.FlagValues, config_class):
+def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
+    """Reads flags and flagfiles; returns the arguments without dashes."""
     try:
-        rest = values(sys.argv)
+        return values(arguments)[1:]
     except flags.UnrecognizedFlagError as error:
         negated = [f"no{flag}" for flag in values if values[flag].boolean]
         raise unknown_name("flag", error.flagname, [str(flag) for flag in values], also=negated) from error
@@ -186,9 +245,3 @@ def _parse(values: flags.FlagValues, config_class):
         raise InputError(f"The file of --flagfile cannot be opened: {reason}. configs/ has many.") from error
     except (flags.Error, OSError) as error:
         raise InputError(str(error)) from error
-    positional = _positional_field(config_class)
-    if len(rest) > 1 and positional is None:
-        raise InputError(f"Unexpected argument '{rest[1]}'. Flags start with two dashes, as --epochs=3.")
-    given = {positional.name: tuple(rest[1:])} if positional else {}
-    names = [field.name for field in _flag_fields(config_class)]
-    return lambda: config_class(**{name: values[name].value for name in names}, **given)

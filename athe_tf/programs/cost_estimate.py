@@ -1,11 +1,11 @@
-"""What a run will cost, from its config and a few measured steps."""
+"""Estimates the cost of a run from its config and a few measured steps."""
 
 import resource
 import time
 
-from athe_tf.programs.build import make_trainer
-from athe_tf.programs.callbacks import readable_time
+from athe_tf.programs.build import make_trainer, make_validation_attack
 from athe_tf.programs.config import TrainConfig
+from athe_tf.utils.number_format import format_duration
 
 # A step that would take longer is measured on fewer images and scaled.
 PATIENCE = 30.0
@@ -13,11 +13,11 @@ FEW_IMAGES = 8
 
 
 def describe_plan(config: TrainConfig, splits) -> str:
-    """Steps, network passes, measured seconds a step, total time and memory, as text."""
+    """Steps, network passes, measured seconds per step, total time and memory, as text."""
     trainer = make_trainer(config, splits)
     cost = trainer.cost()
     steps = splits.train.steps_per_epoch(config.batch_size)
-    seconds, note = seconds_a_step(trainer, config, splits)
+    seconds, note = seconds_per_step(trainer, config, splits)
     validation = 0 if splits.validation is None else len(splits.validation)
     checks = seconds_of_validation(config, cost, seconds, validation)
     total = config.epochs * (steps * seconds + checks)
@@ -27,25 +27,22 @@ def describe_plan(config: TrainConfig, splits) -> str:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rows = [
         ("run", f"{config.framework}, {config.model} ({weights:,} weights), head {config.head}"),
+        ("data", f"{config.dataset}, {len(splits.train):,} training and {validation:,} validation images"),
+        ("steps", f"{steps:,} per epoch, {config.epochs} epochs, {steps * config.epochs:,} in total"),
         (
-            "data",
-            f"{config.dataset}, {len(splits.train):,} training and {validation:,} validation images",
-        ),
-        ("steps", f"{steps:,} an epoch, {config.epochs} epochs, {steps * config.epochs:,} in all"),
-        (
-            "passes a step",
+            "passes per step",
             f"{cost.forward} forward, {cost.backward_input} backward to the input, "
             f"{cost.backward_weights} to the weights: {passes}, {passes / 3:.1f} times standard training",
         ),
-        ("seconds a step", f"{seconds:.3g} ({note})"),
-        ("an epoch", f"{readable_time(steps * seconds + checks)}, validation included"),
-        ("total time", f"about {readable_time(total)} on this machine"),
-        ("memory", f"{memory:.1f} GiB at its highest while measuring"),
+        ("seconds per step", f"{seconds:.3g} ({note})"),
+        ("time per epoch", f"{format_duration(steps * seconds + checks)}, validation included"),
+        ("total time", f"about {format_duration(total)} on this machine"),
+        ("memory", f"{memory:.1f} GiB at most while measuring"),
     ]
-    return "\n".join(f"{name + ':':<16}{text}" for name, text in rows)
+    return "\n".join(f"{name + ':':<18}{text}" for name, text in rows)
 
 
-def seconds_a_step(trainer, config: TrainConfig, splits) -> tuple[float, str]:
+def seconds_per_step(trainer, config: TrainConfig, splits) -> tuple[float, str]:
     """Best of three steps on real images, after one that compiles."""
     full = config.batch_size
     few = min(FEW_IMAGES, full)
@@ -67,8 +64,6 @@ def _timed_step(trainer, splits, batch_size: int) -> float:
 
 def seconds_of_validation(config: TrainConfig, cost, seconds: float, images: int) -> float:
     """A validation pass crafts with its own number of steps: scaled by network passes."""
-    from athe_tf.programs.build import make_validation_attack
-
     steps = getattr(make_validation_attack(config), "steps", config.attack_steps)
     passes = 2 * steps + 2
     return seconds * passes / sum(cost) * images / config.batch_size

@@ -1,8 +1,9 @@
 """`bin/export`: writes a classifier as a SavedModel."""
 
 import pathlib
+import sys
 
-from athe_tf.programs.command_line import run, say
+from athe_tf.programs.command_line import Program, say
 from athe_tf.programs.config import ExportConfig
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import find_model, run_of
@@ -16,11 +17,11 @@ bin/export --model=best.keras --output=export
 
 def main() -> None:
     """The program."""
-    run("bin/export", "writes a classifier as a SavedModel.", EXAMPLES, ExportConfig, action)
+    Program("bin/export", "writes a classifier as a SavedModel.", EXAMPLES, ExportConfig, action).run()
 
 
-def action(config: ExportConfig, flags) -> None:
-    """Exports what the flags say."""
+def action(config: ExportConfig, extra: dict) -> None:
+    """Exports the model that the flags name."""
     path = find_model(config.model)
     if path.is_dir():
         raise InputError(f"'{path}' is a SavedModel already. Give a .keras file or a workdir.")
@@ -31,8 +32,10 @@ def action(config: ExportConfig, flags) -> None:
     from athe_tf.saving.saved_model import export
 
     training_run = run_of(path)
-    margin = training_run.read_config().training_margin if training_run else None
-    card = export(load_model(path), config.output, margin=margin)
+    settings, remark = training_run.recorded_settings() if training_run else ({}, None)
+    if remark is not None:
+        print(f"bin/export: {remark}", file=sys.stderr)
+    card = export(load_model(path), config.output, margin=settings.get("margin"))
     say(
         f"Exported {path} to {config.output}: endpoints serve and features, {card['num_classes']} classes, "
         f"head {card['head']}."

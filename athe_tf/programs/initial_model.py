@@ -1,4 +1,4 @@
-"""Training that goes on from a model, as fine-tuning does."""
+"""Training that starts from the weights of another model."""
 
 import keras
 
@@ -8,20 +8,20 @@ from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.errors import check
 
 
-def begin_with(trainer, path: str) -> None:
+def start_from(trainer, path: str) -> None:
     """Gives the trainer's classifier, and its average, the weights of a model of the same architecture.
 
     Args:
         trainer: An `AdversarialModel`.
-        path: A `.keras` file, or the folder of a run, which stands for its best model.
+        path: A `.keras` file, or the folder of a run, which means its best model.
     """
     file = find_initial_model(path)
     source = load_model(file)
-    difference = first_difference(traits(trainer.net), traits(source))
+    difference = first_difference(signature(trainer.net), signature(source))
     check(
         difference is None,
-        f"The model '{file}' is not the one to train: {difference}. Use a model of the same --model, --head, "
-        "--scale, --activation and data set.",
+        f"The model '{file}' is not the same as the one to train: {difference}. Use one with "
+        "the same --model, --head, --scale, --activation and data set.",
     )
     for net in (trainer.net, trainer.averaged):
         if net is not None:
@@ -29,18 +29,18 @@ def begin_with(trainer, path: str) -> None:
 
 
 def first_difference(ours: dict, theirs: dict) -> str | None:
-    """The first trait that two models do not share, in words; `None` where they share all."""
+    """The first difference between two signatures, in words; `None` if there is none."""
     for name, expected in ours.items():
         if name not in theirs:
             return f"it has no {name}"
         if theirs[name] != expected:
             return f"its {name} is {theirs[name]}, expected {expected}"
     besides = [name for name in theirs if name not in ours]
-    return f"it has {besides[0]} besides" if besides else None
+    return f"it also has {besides[0]}" if besides else None
 
 
-def traits(net: keras.Model) -> dict:
-    """What two models must share for the weights of one to mean the same in the other, by name."""
+def signature(net: keras.Model) -> dict:
+    """The properties that two models must share to exchange weights, by name."""
     card = describe(net)
     found = {name.replace("_", " "): card[name] for name in ("input_shape", "num_classes", "head", "scale")}
     for name, values in (card["normalization"] or {}).items():
@@ -51,7 +51,7 @@ def traits(net: keras.Model) -> dict:
 
 
 def _activation(layer) -> str:
-    """The name of a layer's nonlinearity; empty where there is none."""
+    """The name of a layer's nonlinearity; empty if it has none."""
     if isinstance(layer, keras.layers.LeakyReLU):
         return "leaky_relu"
     function = getattr(layer, "activation", None)

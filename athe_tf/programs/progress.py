@@ -1,27 +1,30 @@
-"""How a program shows that it is getting on: a line that is overwritten on a terminal, else one an attack."""
+"""How `bin/evaluate` shows its progress: a bar on a terminal, otherwise one line per attack."""
 
 import sys
 import time
 from collections.abc import Callable
 
+from athe_tf.evaluation.progress import EvaluationProgress
+from athe_tf.utils.number_format import format_duration
+
 WIDTH = 24
-# Redrawing more often than this only makes a terminal flicker.
-EVERY = 0.1
+# A terminal flickers if it is redrawn more often than this, in seconds.
+INTERVAL = 0.1
 
 
-class AttackProgress:
-    """Shows an evaluation's progress.
+class ProgressDisplay:
+    """Shows the progress of an evaluation.
 
-    On a terminal, a bar with the running accuracy and the time left of the attack under way:
+    On a terminal, a bar with the accuracy so far and the time left in the current attack:
 
-        2 of 4, pgd-20  [##########..............]  41 %   robust 63.1 %   0:12 left
+        2 of 4, pgd-20  [##########..............]  41 %   robust 63.1 %   12.0 s left
 
-    The time left assumes that no further image falls, so it shrinks faster than it says. Elsewhere, one line
-    for each attack that is done.
+    The time left assumes that no further adversarial example is found, so it is an upper bound. Elsewhere,
+    one line for each attack that has finished.
 
     Args:
         stream: Where to write; standard error by default.
-        clock: What the time is, in seconds.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, stream=None, clock: Callable[[], float] = time.monotonic):
@@ -32,59 +35,45 @@ class AttackProgress:
         self.began = self.drawn = 0.0
         self.first = 0.0
 
-    def update(self, progress) -> None:
-        """Called with a `Progress` of `athe_tf.evaluation.attack_run`."""
+    def update(self, progress: EvaluationProgress) -> None:
+        """The `progress` function of an evaluation."""
         if not self.terminal:
             return
         now = self.clock()
         if progress.attack != self.current:
-            # What was done before, by a process that was interrupted, says nothing about the speed of this.
+            # Work done before an interruption says nothing about the speed of this process.
             self.current, self.began, self.first = progress.attack, now, progress.done
-        elif now - self.drawn < EVERY and progress.done < progress.most:
+        elif now - self.drawn < INTERVAL and progress.done < progress.total:
             return
         self.drawn = now
         self.stream.write(f"\r\033[K{self.line(progress, now - self.began)}")
         self.stream.flush()
 
-    def line(self, progress, elapsed: float) -> str:
+    def line(self, progress: EvaluationProgress, elapsed: float) -> str:
         """The text of the bar."""
-        share = min(progress.done / progress.most, 1.0) if progress.most else 1.0
+        share = min(progress.done / progress.total, 1.0) if progress.total else 1.0
         bar = ("#" * round(share * WIDTH)).ljust(WIDTH, ".")
-        place = f"{progress.number} of {progress.attacks}, " if progress.attacks else ""
-        text = f"{place}{progress.attack}  [{bar}] {share:>4.0%}"
+        position = f"{progress.number} of {progress.attacks}, " if progress.attacks else ""
+        text = f"{position}{progress.attack}  [{bar}] {share:>4.0%}"
         if progress.attacks:
             text += f"   robust {progress.accuracy:.1%}"
         worked = progress.done - self.first
         if worked > 0 and elapsed > 0:
-            text += f"   {duration(elapsed * (progress.most - progress.done) / worked)} left"
+            text += f"   {format_duration(elapsed * (progress.total - progress.done) / worked)} left"
         return text
 
-    def finished(self, line) -> None:
-        """Called with an `AttackReport` when an attack is done."""
+    def finished(self, outcome) -> None:
+        """The `finished` function of an evaluation; takes an `AttackOutcome`."""
         if self.terminal:
             self.clear()
-            return
-        if line.robust is None:
-            print(f"{line.name}: not run: {line.reason}", file=self.stream, flush=True)
+        elif outcome.robust is None:
+            print(f"{outcome.name}: not run: {outcome.not_run}", file=self.stream, flush=True)
         else:
-            text = f"{line.name}: {100 * line.accuracy:.2f} %, {duration(line.seconds)}"
+            text = f"{outcome.name}: {100 * outcome.accuracy:.2f} %, {format_duration(outcome.seconds)}"
             print(text, file=self.stream, flush=True)
 
     def clear(self) -> None:
-        """Makes the terminal's line empty again."""
+        """Clears the terminal's line."""
         if self.terminal:
             self.stream.write("\r\033[K")
             self.stream.flush()
-
-
-def duration(seconds: float) -> str:
-    """A time as people read it.
-
-    Example:
-
-    >>> duration(12), duration(4000)
-    ('0:12', '1:06:40')
-    """
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from athe_tf.programs.command_line import run, say
+from athe_tf.programs.command_line import Program, say
 from athe_tf.programs.config import ReportConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import read_evaluation
@@ -16,19 +16,19 @@ bin/report runs/a runs/b runs/c --output=runs/comparison.html
 
 def main() -> None:
     """The program."""
-    run("bin/report", "shows evaluations as pages, and compares them.", EXAMPLES, ReportConfig, action)
+    summary = "shows evaluations as pages, and compares them."
+    Program("bin/report", summary, EXAMPLES, ReportConfig, action).run()
 
 
-def action(config: ReportConfig, flags) -> None:
-    """Writes what the command line asks for, and prints the table."""
-    if len(config.folders) == 1:
-        paths = write(config.folders[0])
-        say(compare([read_evaluation(config.folders[0])]))
+def action(config: ReportConfig, extra: dict) -> None:
+    """Writes the pages, and prints the table."""
+    evaluations = [read_evaluation(folder) for folder in config.folders]
+    if len(evaluations) == 1:
+        paths = write(evaluations[0])
+        say(compare(evaluations))
     else:
-        page = pathlib.Path(config.output or "comparison.html")
-        comparison = write_comparison(config.folders, page)
-        say(comparison)
-        paths = [page]
+        paths = [pathlib.Path(config.output or "comparison.html")]
+        say(write_comparison(evaluations, paths[0]))
     say()
     for path in paths:
         say(f"Written to {path}.")

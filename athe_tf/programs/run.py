@@ -1,23 +1,34 @@
-"""A training run from its first step, or from where it was interrupted, to its export."""
+"""A training run, from its first step or its last backup to its export."""
 
+import dataclasses
 import shutil
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks import PGD
-from athe_tf.distribution.strategy import Spread
-from athe_tf.programs.backup import Progress, load_state
-from athe_tf.programs.build import make_trainer
-from athe_tf.programs.callbacks import Backup, BestKeeper, EpochLine, NotFiniteError, Records
+from athe_tf.attacks.gradient import PGD
+from athe_tf.data.splits import Splits
+from athe_tf.distribution.strategy import Distribution
+from athe_tf.programs.build import epoch_batches, make_trainer
+from athe_tf.programs.callbacks import (
+    Backup,
+    BestKeeper,
+    EarlyStopping,
+    EpochLine,
+    NotFiniteError,
+    OverfittingGuard,
+    PeriodKeeper,
+    Records,
+    read_ensemble,
+)
 from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.early_stopping import EarlyStopping
-from athe_tf.programs.initial_model import begin_with
-from athe_tf.programs.overfitting_guard import OverfittingGuard
-from athe_tf.programs.periods import PeriodKeeper, read_ensemble
+from athe_tf.programs.initial_model import start_from
+from athe_tf.programs.run_state import RunProgress, load_state
 from athe_tf.programs.workdir import Workdir
 from athe_tf.saving.saved_model import export
+from athe_tf.training.adversarial_model import AdversarialModel
 from athe_tf.training.standard import Standard
 from athe_tf.training.swa import SWA
 from athe_tf.utils.errors import check
@@ -26,22 +37,22 @@ from athe_tf.utils.files import replacing
 
 def train(
     config: TrainConfig,
-    splits,
+    splits: Splits,
     workdir: Workdir,
     bar: bool = False,
-    write=print,
-    spread: Spread | None = None,
+    write: Callable = print,
+    distribution: Distribution | None = None,
 ):
-    """Trains what `config` describes, in `workdir`; continues what is there.
+    """Trains as `config` says in `workdir`, or resumes the run that is there.
 
     Args:
         config: The settings.
         splits: The data, as `athe_tf.data.load` gives it.
-        workdir: Where everything is kept.
-        bar: Show Keras' progress bar instead of one line an epoch.
-        write: Takes lines for the user.
-        spread: What the run is spread over. Defaults to one device. On several workers all call this, with a
-            folder that all of them can read; the chief writes.
+        workdir: The folder of the run.
+        bar: Show Keras' progress bar instead of one line per epoch.
+        write: Called with lines for the user.
+        distribution: The devices of the run. Defaults to one device. On several workers, all of them call
+            this, with a folder that all of them can read; the chief writes.
 
     Returns:
         The trainer, with the weights of the last step.
@@ -51,178 +62,186 @@ def train(
         f"The data set '{config.dataset}' has fewer training images than one batch. "
         f"Received: --batch_size={config.batch_size}.",
     )
-    spread = spread or Spread()
-    spread.check_batch_size(config.batch_size)
-    if not spread.is_chief:
-        bar, write = False, _say_nothing
-    with spread.naming_lost_workers():
-        with spread.scope():
+    distribution = distribution or Distribution()
+    distribution.check_batch_size(config.batch_size)
+    if not distribution.is_chief:
+        bar, write = False, _discard
+    with distribution.report_lost_workers():
+        with distribution.scope():
             trainer = make_trainer(config, splits)
             if config.initial_model is not None and not workdir.backup.exists():
-                begin_with(trainer, config.initial_model)
-        if spread.is_chief:
-            workdir.claim(config)
-        progress = resume(trainer, config, workdir, spread, write)
-        if progress.stopped is None:
-            fit(trainer, config, splits, workdir, progress, bar, write, spread)
-        if progress.stopped is not None:
-            write(progress.stopped)
-        if spread.is_chief:
-            finish(trainer, config, splits, workdir, progress, write)
-        # Nobody leaves before the chief has written everything.
-        spread.barrier()
-    return trainer
+                start_from(trainer, config.initial_model)
+        return Run(config, splits, workdir, bar, write, distribution, trainer).to_the_end()
 
 
-def _say_nothing(*args, **kwargs) -> None:
-    """What workers other than the chief have to say."""
+def _discard(*args, **kwargs) -> None:
+    """Workers other than the chief print nothing."""
 
 
-def resume(trainer, config: TrainConfig, workdir: Workdir, spread: Spread, write) -> Progress:
-    """Puts a backup back, where there is one, and returns the progress."""
-    progress = Progress()
-    if workdir.backup.exists():
-        progress = load_state(workdir.backup, trainer)
-        write(f"Resuming {workdir.folder} after epoch {progress.epoch}, step {progress.step}.")
-    else:
-        write(f"Training {config.framework} on {config.dataset} in {workdir.folder}.")
-    step = int(np.asarray(trainer.optimizer.iterations))
-    chiefs = int(spread.from_chief(step))
-    # All ask, so that all stop.
-    differs = spread.any(step != chiefs)
-    check(
-        not differs,
-        f"The workers do not see the same backup in --workdir={workdir.folder}: here it is of step {step}, "
-        f"at the chief's of step {chiefs}. Use a folder that all workers share.",
-    )
-    return progress
+@dataclasses.dataclass
+class Run:
+    """A training run: its state, and its parts in the order in which they are executed."""
 
+    config: TrainConfig
+    splits: Splits
+    workdir: Workdir
+    bar: bool
+    write: Callable
+    distribution: Distribution
+    trainer: AdversarialModel
+    progress: RunProgress = dataclasses.field(default_factory=RunProgress)
 
-def fit(
-    trainer,
-    config: TrainConfig,
-    splits,
-    workdir: Workdir,
-    progress: Progress,
-    bar: bool,
-    write,
-    spread: Spread,
-):
-    """Runs the epochs that are left; the rest of a half epoch first."""
-    steps = splits.train.steps_per_epoch(config.batch_size)
-    writes = spread.is_chief
-    backup = Backup(workdir.backup, progress, config.backup_minutes, spread)
-    callbacks = [
-        Records(workdir.metrics, progress, writes=writes),
-        BestKeeper(workdir.best, progress, f"val_{trainer.chosen_by}_accuracy", writes),
-    ]
-    if config.guarded_drop:
-        # First, so that its measurement is on record.
-        callbacks.insert(0, make_guard(config, splits, workdir, progress, spread))
-    if config.swa_start is not None:
-        callbacks.insert(0, SWA(config.swa_start, lambda epoch: epoch_batches(config, splits, epoch)))
-    if config.ensemble and writes:
-        callbacks.append(PeriodKeeper(workdir.periods, config.period_ends, progress))
-    if config.early_stopping is not None:
-        callbacks.append(EarlyStopping(config.early_stopping, progress, trainer.chosen_by))
-    callbacks.append(backup)
-    if not bar:
-        callbacks.append(EpochLine(config.epochs, progress, write))
-    validation = validation_steps = None
-    if splits.validation is not None:
-        validation, validation_steps = spread.measuring(splits.validation, config.batch_size)
+    def to_the_end(self) -> AdversarialModel:
+        """Executes the rest of the run."""
+        if self.distribution.is_chief:
+            self.workdir.claim(self.config)
+        self.resume()
+        if self.progress.stopped is None:
+            self.fit()
+        if self.progress.stopped is not None:
+            self.write(self.progress.stopped)
+        if self.distribution.is_chief:
+            self.finish()
+        # No worker exits before the chief has written everything.
+        self.distribution.barrier()
+        return self.trainer
 
-    def run_epochs(until: int, steps_per_epoch: int):
-        stream = spread.training(
-            splits.train,
+    def resume(self) -> None:
+        """Restores a backup, if there is one."""
+        folder = self.workdir.folder
+        if self.workdir.backup.exists():
+            self.progress = load_state(self.workdir.backup, self.trainer)
+            self.write(f"Resuming {folder} after epoch {self.progress.epoch}, step {self.progress.step}.")
+        else:
+            self.write(f"Training {self.config.framework} on {self.config.dataset} in {folder}.")
+        step = int(np.asarray(self.trainer.optimizer.iterations))
+        chiefs = int(self.distribution.from_chief(step))
+        # All workers compare, so that all of them stop.
+        differs = self.distribution.any_worker(step != chiefs)
+        check(
+            not differs,
+            f"The workers do not see the same backup in --workdir={folder}: here it is of step {step}, "
+            f"at the chief's of step {chiefs}. Use a folder that all workers share.",
+        )
+
+    # -- the epochs -------------------------------------------------------------------------------------
+
+    def fit(self) -> None:
+        """Runs the remaining epochs, beginning with the rest of an interrupted one."""
+        steps, progress = self._steps, self.progress
+        backup = Backup(self.workdir.backup, progress, self.config.backup_minutes, self.distribution)
+        callbacks = self.callbacks(backup)
+        validation = self._validation()
+        try:
+            with warnings.catch_warnings():
+                # Keras warns that it does not shuffle a dataset; ours is already shuffled.
+                warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
+                if progress.step:
+                    backup.continue_epoch(self.trainer)
+                    self._fit(progress.epoch + 1, steps - progress.step, callbacks, validation)
+                if progress.epoch < self.config.epochs and progress.stopped is None:
+                    self._fit(self.config.epochs, steps, callbacks, validation)
+        except tf.errors.InvalidArgumentError as error:
+            if "the training loss" in str(error):
+                raise NotFiniteError(self.trainer, "the loss") from None
+            raise
+
+    @property
+    def _steps(self) -> int:
+        assert self.splits.train is not None
+        return self.splits.train.steps_per_epoch(self.config.batch_size)
+
+    def _validation(self) -> tuple:
+        if self.splits.validation is None:
+            return None, None
+        return self.distribution.eval_dataset(self.splits.validation, self.config.batch_size)
+
+    def _fit(self, until: int, steps_per_epoch: int, callbacks: list, validation: tuple) -> None:
+        config, progress = self.config, self.progress
+        assert self.splits.train is not None
+        stream = self.distribution.train_dataset(
+            self.splits.train,
             config.batch_size,
             seed=config.seed,
             augmentation=config.augmentation,
-            start_step=progress.epoch * steps + progress.step,
+            start_step=progress.epoch * self._steps + progress.step,
             epochs=config.epochs,
         )
-        trainer.fit(
+        self.trainer.fit(
             stream,
             initial_epoch=progress.epoch,
             epochs=until,
             steps_per_epoch=steps_per_epoch,
-            validation_data=validation,
-            validation_steps=validation_steps,
+            validation_data=validation[0],
+            validation_steps=validation[1],
             callbacks=callbacks,
-            verbose=1 if bar else 0,
+            verbose=1 if self.bar else 0,
         )
 
-    try:
-        with warnings.catch_warnings():
-            # Keras warns that it will not shuffle a dataset; ours comes shuffled.
-            warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
-            if progress.step:
-                backup.continue_epoch(trainer)
-                run_epochs(progress.epoch + 1, steps - progress.step)
-            if progress.epoch < config.epochs and progress.stopped is None:
-                run_epochs(config.epochs, steps)
-    except tf.errors.InvalidArgumentError as error:
-        if "the training loss" in str(error):
-            raise NotFiniteError(trainer, "the loss") from None
-        raise
+    def callbacks(self, backup: Backup) -> list:
+        """The callbacks, in order; averaging and the guard come before the metrics are recorded."""
+        config, progress, writes = self.config, self.progress, self.distribution.is_chief
+        chosen_by = self.trainer.options.chosen_by
+        found: list = [self.trainer.average] if isinstance(self.trainer.average, SWA) else []
+        if config.guarded_drop:
+            found.append(self.guard())
+        found.append(Records(self.workdir.metrics, progress, writes=writes))
+        found.append(BestKeeper(self.workdir.best, progress, f"val_{chosen_by}_accuracy", writes))
+        if config.ensemble and writes:
+            found.append(PeriodKeeper(self.workdir.periods, config.period_ends, progress))
+        if config.early_stopping is not None:
+            found.append(EarlyStopping(config.early_stopping, progress, chosen_by))
+        found.append(backup)
+        if not self.bar:
+            found.append(EpochLine(config.epochs, progress, self.write))
+        return found
 
-
-def epoch_batches(config: TrainConfig, splits, epoch: int):
-    """The training batches of one epoch, counted from 0."""
-    return splits.train.stream(
-        config.batch_size,
-        seed=config.seed,
-        augmentation=config.augmentation,
-        start_step=epoch * splits.train.steps_per_epoch(config.batch_size),
-        epochs=epoch + 1,
-    )
-
-
-def make_guard(
-    config: TrainConfig, splits, workdir: Workdir, progress: Progress, spread: Spread
-) -> OverfittingGuard:
-    """The guard of a run; its images are the first training batch, whatever step the run is at."""
-    stream = splits.train.stream(config.batch_size, seed=config.seed, augmentation=config.augmentation)
-    images, labels = next(iter(stream))
-    return OverfittingGuard(
-        images.numpy(),
-        labels.numpy(),
-        attack=PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4),
-        drop=config.guarded_drop,
-        path=workdir.previous_epoch,
-        progress=progress,
-        spread=spread,
-    )
-
-
-def finish(trainer, config: TrainConfig, splits, workdir: Workdir, progress: Progress, write) -> None:
-    """Writes the last model and its export, and clears the backup away."""
-    export(trainer.shipped, workdir.saved_model, margin=config.training_margin, replace=True)
-    with replacing(workdir.final) as temporary:
-        trainer.shipped.save(temporary)
-    if config.ensemble:
-        finish_ensemble(trainer, config, splits, workdir, write)
-    shutil.rmtree(workdir.backup.parent, ignore_errors=True)
-    if progress.best is not None:
-        write(
-            f"Best {trainer.chosen_by} validation accuracy {100 * progress.best:.1f} % after epoch "
-            f"{progress.best_epoch}: {workdir.best}"
+    def guard(self) -> OverfittingGuard:
+        """The guard against overfitting; it always probes the first training batch."""
+        config = self.config
+        images, labels = next(iter(epoch_batches(config, self.splits, 0)))
+        return OverfittingGuard(
+            images.numpy(),
+            labels.numpy(),
+            attack=PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4),
+            drop=config.guarded_drop,
+            path=self.workdir.previous_epoch,
+            progress=self.progress,
+            distribution=self.distribution,
         )
-    write(f"Last model: {workdir.final}, exported to {workdir.saved_model}.")
 
+    # -- the end ----------------------------------------------------------------------------------------
 
-def finish_ensemble(trainer, config: TrainConfig, splits, workdir: Workdir, write) -> None:
-    """Writes the ensemble of the periods, and tells how it does on the validation images."""
-    net = read_ensemble(workdir.periods)
-    if net is None:
-        write("No period came to its end, so there is no ensemble.")
-        return
-    with replacing(workdir.ensemble) as temporary:
-        net.save(temporary)
-    told = ""
-    if splits.validation is not None:
-        judge = Standard(net, validation_attack=trainer.validation_attack, seed=config.seed)
-        judge.compile()
-        logs = judge.evaluate(splits.validation.batches(config.batch_size), verbose=0, return_dict=True)
-        told = f" Robust validation accuracy {100 * logs['robust_accuracy']:.1f} %."
-    write(f"Ensemble of all periods: {workdir.ensemble}.{told}")
+    def finish(self) -> None:
+        """Writes the last model and its export, and removes the backup."""
+        workdir, progress = self.workdir, self.progress
+        shipped = self.trainer.shipped
+        export(shipped, workdir.saved_model, margin=self.config.training_margin, replace=True)
+        with replacing(workdir.final) as temporary:
+            shipped.save(temporary)
+        if self.config.ensemble:
+            self.finish_ensemble()
+        shutil.rmtree(workdir.backup.parent, ignore_errors=True)
+        if progress.best is not None:
+            self.write(
+                f"Best {self.trainer.options.chosen_by} validation accuracy {100 * progress.best:.1f} % "
+                f"after epoch {progress.best_epoch}: {workdir.best}"
+            )
+        self.write(f"Last model: {workdir.final}, exported to {workdir.saved_model}.")
+
+    def finish_ensemble(self) -> None:
+        """Writes the ensemble of the periods, and reports its accuracy on the validation images."""
+        net = read_ensemble(self.workdir.periods)
+        if net is None:
+            self.write("No period was finished, so there is no ensemble.")
+            return
+        with replacing(self.workdir.ensemble) as temporary:
+            net.save(temporary)
+        accuracy = ""
+        if self.splits.validation is not None:
+            judge = Standard(net, validation_attack=self.trainer.validation_attack, seed=self.config.seed)
+            judge.compile()
+            batches = self.splits.validation.batches(self.config.batch_size)
+            logs = judge.evaluate(batches, verbose=0, return_dict=True)
+            accuracy = f" Robust validation accuracy {100 * logs['robust_accuracy']:.1f} %."
+        self.write(f"Ensemble of all periods: {self.workdir.ensemble}.{accuracy}")

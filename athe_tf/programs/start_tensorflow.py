@@ -1,4 +1,4 @@
-"""Starts TensorFlow without the dozen lines it writes on machines that have no GPU."""
+"""Starts TensorFlow without the messages that it prints on machines without a GPU."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import tempfile
 
 @contextlib.contextmanager
 def _stderr_held_back(show_when):
-    """Holds back what is written to the process's stderr, and shows it if `show_when()` or on an error."""
+    """Captures the process's stderr, and shows it if `show_when()` is true or on an error."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -28,9 +28,10 @@ def _stderr_held_back(show_when):
 
 
 def start_tensorflow() -> None:
-    """Imports TensorFlow and looks for devices; its notes are shown only where there is an NVIDIA driver.
+    """Imports TensorFlow and lists devices; shows its messages only if there is an NVIDIA driver.
 
-    They come from C++ before any log level is read. `TF_CPP_MIN_LOG_LEVEL=0` in the environment shows all.
+    The messages come from C++ before any log level is read. `TF_CPP_MIN_LOG_LEVEL=0` in the environment shows
+    all of them.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     wanted = os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or pathlib.Path("/dev/nvidia0").exists()

@@ -3,58 +3,103 @@
 import dataclasses
 import sys
 
-from athe_tf.distribution.settings import read_settings
-from athe_tf.programs.command_line import run, say
+from absl import flags
+
+from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.programs.command_line import Flag, Program, flags_of, say
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, default_workdir, find_initial_model
+from athe_tf.training.options import OPTIONS, options_of
 
 EXAMPLES = """
 bin/train --flagfile=configs/digits_trades_he.flags --workdir=runs/digits
 bin/train --flagfile=configs/cifar_trades_he.flags --plan
 bin/train --flagfile=configs/cifar_trades_he.flags --data_dir=/data/tfds --seed=1
 """
-PLAN = (
-    "plan",
-    "Print steps, network passes, measured seconds a step, total time and memory; then stop.",
-    False,
+PLAN = Flag(
+    "plan", bool, bool, "Print steps, passes, measured seconds per step, total time and memory; then stop."
+)
+
+
+class TrainProgram(Program):
+    """`bin/train`, whose flags contain the options of every framework."""
+
+    def flags(self, arguments: list[str]) -> list[Flag]:
+        found = flags_of(TrainConfig)
+        after = [flag.name for flag in found].index("framework") + 1
+        return [*found[:after], *framework_flags(chosen_framework(arguments)), *found[after:]]
+
+    def make_config(self, given: dict) -> TrainConfig:
+        return TrainConfig.from_flags(**given)
+
+
+def chosen_framework(arguments: list[str]) -> str:
+    """The value of `--framework`, read before all flags are known: `module:Name` adds its own flags."""
+    values = flags.FlagValues()
+    flags.DEFINE_string("framework", TrainConfig.framework, "", flag_values=values)
+    try:
+        values(arguments, known_only=True)
+    except (flags.Error, OSError):  # the command line is read again, and refused then
+        return TrainConfig.framework
+    return str(values["framework"].value)
+
+
+def framework_flags(chosen: str) -> list[Flag]:
+    """The options of all frameworks as flags, each once; the help names the frameworks."""
+    found: dict[str, Flag] = {}
+    owners: dict[str, list[str]] = {}
+    others = {} if chosen in OPTIONS or ":" not in chosen else {chosen: options_of(chosen)}
+    # The chosen framework comes first: it sets the type of a flag that several frameworks have.
+    for name, options in {**others, **OPTIONS}.items():
+        for flag in flags_of(options):
+            found.setdefault(flag.name, flag)
+            owners.setdefault(flag.name, []).append(name)
+    return [
+        dataclasses.replace(flag, help=f"Option of {' and '.join(owners[name])}. {flag.help}")
+        for name, flag in found.items()
+    ]
+
+
+def action(config: TrainConfig, extra: dict) -> int:
+    """Trains, or estimates the cost, as the flags say, and returns the exit code."""
+    workdir = Workdir(config.workdir or default_workdir(config))
+    workdir.check_free(config)
+    if workdir.finished and not extra["plan"]:
+        say(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
+        return 0
+    settings = DistributionSettings(
+        config.distribution, config.devices, config.cpu_replicas, worker_timeout=config.worker_timeout
+    ).resolve()
+    if config.initial_model is not None and not workdir.backup.exists():
+        find_initial_model(config.initial_model)
+    start_tensorflow()
+    # Imported here, so that all checks above are made before TensorFlow starts.
+    from athe_tf.distribution import WorkerLost, initialize
+    from athe_tf.programs.build import make_splits
+    from athe_tf.programs.cost_estimate import describe_plan
+    from athe_tf.programs.run import train
+
+    if extra["plan"]:
+        say(describe_plan(config, make_splits(config)))
+        return 0
+    distribution = initialize(settings, write=say)
+    try:
+        train(config, make_splits(config), workdir, sys.stdout.isatty(), say, distribution)
+    except WorkerLost as error:
+        print(f"bin/train: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+PROGRAM = TrainProgram(
+    "bin/train", "trains a robust image classifier.", EXAMPLES, TrainConfig, action, [PLAN]
 )
 
 
 def main() -> None:
     """The program."""
-    run("bin/train", "trains a robust image classifier.", EXAMPLES, TrainConfig, action, extra=[PLAN])
-
-
-def action(config: TrainConfig, flags) -> int:
-    """Trains, or plans, what the flags say, and returns the exit code."""
-    if config.workdir is None:
-        config = dataclasses.replace(config, workdir=default_workdir(config))
-    workdir = Workdir(config.workdir)
-    workdir.check_free(config)
-    if workdir.finished and not flags["plan"].value:
-        say(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
-        return 0
-    settings = read_settings(config)
-    if config.initial_model is not None and not workdir.backup.exists():
-        find_initial_model(config.initial_model)
-    start_tensorflow()
-    # Imported here: what stands above answers before TensorFlow starts.
-    from athe_tf.distribution.strategy import WorkerLost, start
-    from athe_tf.programs.build import make_splits
-    from athe_tf.programs.cost_estimate import describe_plan
-    from athe_tf.programs.run import train
-
-    if flags["plan"].value:
-        say(describe_plan(config, make_splits(config)))
-        return 0
-    spread = start(settings)
-    try:
-        train(config, make_splits(config), workdir, sys.stdout.isatty(), say, spread)
-    except WorkerLost as error:
-        print(f"bin/train: {error}", file=sys.stderr)
-        return 1
-    return 0
+    PROGRAM.run()
 
 
 if __name__ == "__main__":

@@ -1,26 +1,41 @@
-"""The folder of a training run: what is where, and whose it is."""
+"""The folder of a training run: its files, and which run it belongs to."""
 
+import json
 import pathlib
 import re
 
-from athe_tf.programs.config import TrainConfig, differences, flag_text, from_json, to_json
+from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config.serialization import (
+    FORMAT,
+    differences,
+    field_type,
+    flag_text,
+    from_json,
+    given_settings,
+    to_json,
+)
+from athe_tf.training.options import HEAD_MARGINS
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
 from athe_tf.utils.registry import did_you_mean
+
+#: Settings of a run that evaluation and export ask for, and keys that tell the config of a run.
+RECORDED = ("dataset", "data_dir", "image_size", "norm", "epsilon", "margin")
+RUN_KEYS = {"dataset", "framework", "head"}
 
 
 class Workdir:
     """Paths of a run.
 
-    | file | what |
+    | file | content |
     |---|---|
-    | `config.json`, `flags.txt` | the settings; the latter runs again with `--flagfile=` |
-    | `metrics.csv` | one row an epoch |
+    | `config.json`, `flags.txt` | the settings; the latter repeats the run with `--flagfile=` |
+    | `metrics.csv` | one row per epoch |
     | `best.keras` | the classifier of the best epoch on held-out images; its accuracy in `best.json` |
     | `final.keras`, `saved_model/` | the classifier at the end, and its export |
-    | `periods/1.keras` ..., `ensemble.keras` | the classifier at the end of each period, and all as one |
-    | `backup/state.npz` | everything that a resume needs, while the run goes on |
-    | `backup/previous_epoch.npz` | the weights that the guard against overfitting would return to |
+    | `periods/1.keras` ..., `ensemble.keras` | the classifier at the end of each period, and their ensemble |
+    | `backup/state.npz` | everything that is needed to resume, until the run is finished |
+    | `backup/previous_epoch.npz` | the weights that the guard against overfitting restores |
     """
 
     def __init__(self, folder):
@@ -38,18 +53,49 @@ class Workdir:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run is finished."""
         return self.final.exists() and not self.backup.exists()
 
-    def read_config(self) -> TrainConfig:
-        """The settings of the run."""
+    def read_config(self, framework: str | None = None) -> TrainConfig:
+        """The settings of the run.
+
+        Args:
+            framework: The value of `--framework`. A module is imported only if the user named it, never
+                because the file does.
+        """
         try:
-            return from_json(TrainConfig, self.config.read_text())
+            return from_json(TrainConfig, self.config.read_text(), framework)
         except (OSError, ValueError) as error:
             raise InputError(f"'{self.config}' is not the config of a run: {error}") from error
 
+    def recorded_settings(self) -> tuple[dict, str | None]:
+        """What `config.json` says about data and threat model, for evaluation and export.
+
+        Reads files of any version, and needs none of the files that the settings name.
+
+        Returns:
+            The settings that are understood, empty if the file is not of a training run; and a remark for the
+            user if the file is of another version.
+        """
+        try:
+            found = json.loads(self.config.read_text())
+        except (OSError, ValueError, RecursionError):
+            return {}, None
+        if not isinstance(found, dict) or not found.keys() >= RUN_KEYS:
+            return {}, None
+        kinds = {name: field_type(TrainConfig, name) for name in RECORDED}
+        settings = {
+            name: found[name]
+            for name, kind in kinds.items()
+            if isinstance(found.get(name), (int, float) if kind is float else kind)
+        }
+        settings.setdefault("margin", HEAD_MARGINS.get(str(found.get("head")), 0.0))
+        version = found.get("format", 1)
+        remark = f"'{self.config}' has format {version}, not {FORMAT}: only known settings are used."
+        return settings, None if version == FORMAT else remark
+
     def check_free(self, config: TrainConfig) -> None:
-        """Raises `InputError` when the folder belongs to another run or to something else."""
+        """Raises `InputError` if the folder belongs to another run or contains other files."""
         if not self.folder.exists():
             return
         if not self.folder.is_dir():
@@ -57,19 +103,19 @@ class Workdir:
         if not self.config.exists():
             if any(self.folder.iterdir()):
                 raise InputError(
-                    f"The folder '{self.folder}' holds other things than a training run. "
+                    f"The folder '{self.folder}' contains files that are not of a training run. "
                     "Use another --workdir."
                 )
             return
-        changed = differences(self.read_config(), config)
+        changed = differences(self.read_config(config.framework), config)
         if changed:
             raise InputError(
-                f"The folder '{self.folder}' holds another run. Different here: {', '.join(changed)}. "
+                f"The folder '{self.folder}' contains another run. Different settings: {', '.join(changed)}. "
                 "Use another --workdir."
             )
 
     def claim(self, config: TrainConfig) -> None:
-        """Makes the folder and writes the settings into it."""
+        """Creates the folder and writes the settings to it."""
         self.check_free(config)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -81,18 +127,18 @@ class Workdir:
 
 def flagfile(config) -> str:
     """The settings as a file for `--flagfile=`."""
-    names = [name for name in vars(config) if getattr(config, name) is not None]
-    return "".join(f"--{name}={flag_text(config, name)}\n" for name in names if name != "workdir")
+    settings = given_settings(config)
+    return "".join(f"--{name}={flag_text(value)}\n" for name, value in settings.items() if name != "workdir")
 
 
 def default_workdir(config: TrainConfig) -> str:
-    """A folder named after what the run is."""
+    """A folder named after data set, model, framework, head and seed."""
     parts = [config.dataset, config.model, config.framework, config.head, f"seed{config.seed}"]
     return "runs/" + "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts)
 
 
 def find_model(path) -> pathlib.Path:
-    """The file or folder that `--model=` means: a workdir stands for its best model."""
+    """The file or folder that `--model=` means: for a workdir, its best model."""
     path = pathlib.Path(path)
     if not path.exists():
         siblings = [str(p) for p in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -105,16 +151,16 @@ def find_model(path) -> pathlib.Path:
         for candidate in (run.best, run.final):
             if candidate.exists():
                 return candidate
-        raise InputError(f"The run in '{path}' has not kept a model yet. Let its first epoch finish.")
+        raise InputError(f"The run in '{path}' has no model yet. Wait for the end of its first epoch.")
     return path
 
 
 def find_initial_model(path: str) -> pathlib.Path:
-    """The `.keras` file that `--initial_model=` means: a workdir stands for its best model."""
+    """The `.keras` file that `--initial_model=` means: for a workdir, its best model."""
     found = find_model(path) if path else pathlib.Path()
     check(
         found.suffix == ".keras",
-        "Training begins with the weights of a .keras file or of a run. "
+        "Training can start from the weights of a .keras file or of a run. "
         f"Received: --initial_model={path}. Give the folder of the run, or its best.keras.",
     )
     return found

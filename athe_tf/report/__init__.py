@@ -1,9 +1,14 @@
-"""Reports: what an evaluation found, as pages that people read.
+"""Reports: what an evaluation found, as pages for readers. Nothing here needs TensorFlow.
 
-`reading.py` opens a folder of `bin/evaluate` and checks it against `contract.py`; `html.py` makes the page of
-one evaluation out of the parts in `sections/`; `comparison.py` and `comparison_page.py` put several side by
-side; `model_card.py` and `robustbench.py` write the files that go with a model; `plot.py`, `charts.py`,
-`png.py` and `markup.py` draw. Nothing here needs TensorFlow.
+| file | content |
+|---|---|
+| `reading.py`, `json_files.py`, `schemas/` | reads a saved evaluation, and checks it against the schemas |
+| `evaluation_page.py`, `sections/`, `page.py` | the page of one evaluation and its sections |
+| `comparison.py`, `comparability.py`, `comparison_page.py` | several evaluations side by side |
+| `model_card.py`, `robustbench.py` | the files that go with a model |
+| `writing.py` | writes all of these to disk |
+| `accessors.py`, `format.py` | reads parts of an evaluation; numbers as text |
+| `plot.py`, `charts.py`, `png.py`, `markup.py`, `style.css` | drawings and HTML |
 """
 
 import lazy_loader

@@ -1,12 +1,16 @@
-from .comparison import compare
+from .comparison import Comparison, compare
 from .evaluation_page import render
-from .reading import read_evaluation
+from .json_files import schema
+from .reading import SavedEvaluation, read_evaluation
 from .writing import write, write_comparison
 
 __all__ = [
+    "Comparison",
+    "SavedEvaluation",
     "compare",
     "read_evaluation",
     "render",
+    "schema",
     "write",
     "write_comparison",
 ]

@@ -1,23 +1,14 @@
-"""The kinds of charts in a report. Each comes with a caption, and a legend where it has several series."""
+"""The charts of a report, with captions and legends."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
 
 from athe_tf.report.format import percent
-from athe_tf.report.markup import Markup, join, tag
-from athe_tf.report.plot import (
-    DASHES,
-    WIDTH,
-    Axis,
-    Plot,
-    number_axis,
-    picture,
-    series_class,
-    share_axis,
-)
+from athe_tf.report.markup import Markup, tag
+from athe_tf.report.plot import DASHES, WIDTH, Axis, Plot, number_axis, picture, series_class, share_axis
 
-# Labels of bars: the width of a letter in units of the drawing, and where they are cut.
+# Labels of bars: the width of a letter in units of the drawing, and the maximum length.
 LETTER, MOST_LETTERS = 6.8, 24
 
 
@@ -33,7 +24,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A horizontal bar: a label, a share of 1, its 95 % interval, and the series whose colour it has."""
+    """A horizontal bar: a label, a share of 1, its 95 % interval, and the number of its colour."""
 
     label: str
     share: float
@@ -45,16 +36,16 @@ def figure(chart: Markup, caption: str, legend: Sequence[str] = (), boxes: Seque
     """A chart with its caption and legend.
 
     Args:
-        chart: The picture.
-        caption: Stands below it.
+        chart: The drawing.
+        caption: The text below it.
         legend: Names of the series, in the order of their lines.
-        boxes: Where the series are bars: the numbers of their colours.
+        boxes: The colours of the series, if they are bars.
     """
     parts = [chart]
     if len(legend) > 1:
         samples = [swatch(series, line=False) for series in boxes] or map(swatch, range(len(legend)))
         items = [tag("li", sample, name) for sample, name in zip(samples, legend, strict=True)]
-        parts.append(tag("ul", join(items), class_="legend"))
+        parts.append(tag("ul", *items, class_="legend"))
     return tag("figure", *parts, tag("figcaption", caption))
 
 
@@ -69,7 +60,7 @@ def swatch(series: int, line: bool = True) -> Markup:
 
 
 def line_chart(series: Sequence[Series], x: Axis, y: Axis, title: str, marker=None) -> Markup:
-    """Lines with their bands; `marker` is `(x, text)`."""
+    """Lines with confidence bands; `marker` is `(x, text)`."""
     plot = Plot(x, y, title)
     if marker is not None:
         plot.marker(*marker)
@@ -84,10 +75,9 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, title: str, marker=No
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
-    """Horizontal bars of accuracies with their intervals, from 0 to 100 %."""
+    """Horizontal bars of accuracies with their intervals, from 0 to 100 %; screen readers read the values."""
     row, top, bottom, right = 26, 6, 26, 62
-    longest = max(len(bar.label) for bar in bars)
-    left = 12 + LETTER * min(longest, MOST_LETTERS)
+    left = 12 + LETTER * min(max(len(bar.label) for bar in bars), MOST_LETTERS)
     scale = WIDTH - left - right
     height = top + row * len(bars) + bottom
     parts = []
@@ -97,15 +87,15 @@ def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
         parts.append(tag("text", f"{tick} %", x=f"{at:.1f}", y=height - 8, text_anchor="middle"))
     for number, bar in enumerate(bars):
         parts.extend(_bar(bar, top + row * number, row, left, scale))
-    return picture(title, height, parts)
+    values = ", ".join(f"{bar.label} {percent(bar.share, 1)}" for bar in bars)
+    return picture(f"{title}: {values}", height, parts)
 
 
 def _bar(bar: Bar, top: float, row: float, left: float, scale: float):
     middle = top + row / 2
+    baseline = f"{middle + 4:.1f}"
     label = bar.label if len(bar.label) <= MOST_LETTERS else bar.label[: MOST_LETTERS - 1] + "…"
-    yield tag(
-        "text", tag("title", bar.label), label, x=f"{left - 8:.1f}", y=f"{middle + 4:.1f}", text_anchor="end"
-    )
+    yield tag("text", tag("title", bar.label), label, x=f"{left - 8:.1f}", y=baseline, text_anchor="end")
     yield tag(
         "rect", tag("title", f"{bar.label}: {percent(bar.share)}"), x=f"{left:.1f}", y=f"{middle - 8:.1f}",
         width=f"{scale * bar.share:.1f}", height=16, class_=f"bar {series_class(bar.series)}",
@@ -118,23 +108,17 @@ def _bar(bar: Bar, top: float, row: float, left: float, scale: float):
             "path", d=f"M{low:.1f} {middle - 4}v8M{low:.1f} {middle}H{high:.1f}M{high:.1f} {middle - 4}v8",
             class_="whisker",
         )  # fmt: skip
-    yield tag(
-        "text",
-        percent(bar.share, 1),
-        x=f"{left + scale * end + 6:.1f}",
-        y=f"{middle + 4:.1f}",
-        class_="value",
-    )
+    yield tag("text", percent(bar.share, 1), x=f"{left + scale * end + 6:.1f}", y=baseline, class_="value")
 
 
 def column_chart(labels: Sequence[str], groups: Sequence[tuple], title: str, x_title: str) -> Markup:
-    """Upright bars, several beside each other for every label.
+    """Vertical bars, grouped by label.
 
     Args:
-        labels: Below the bars.
+        labels: Labels of the groups.
         groups: `(name, series, shares)`, with `None` for no bar.
-        title: For those who cannot see it.
-        x_title: Below the labels.
+        title: What the chart shows, for screen readers.
+        x_title: Title of the horizontal axis.
     """
     ticks = [(position + 0.5, label) for position, label in enumerate(labels)]
     plot = Plot(Axis(0, len(labels), ticks, x_title), share_axis(""), title)
@@ -147,10 +131,8 @@ def column_chart(labels: Sequence[str], groups: Sequence[tuple], title: str, x_t
     return plot.svg()
 
 
-def histogram(
-    edges: Sequence[float], groups: Sequence[tuple[str, Sequence[float]]], title: str, x_title: str
-):
-    """Counts over the same bins, as overlapping areas; each is drawn as a share of its total."""
+def histogram(edges: Sequence[float], groups: Sequence[tuple], title: str, x_title: str) -> Markup:
+    """Overlapping histograms `(name, counts)` over the same bins; each is drawn as shares of its total."""
     shares = [(name, _shares(counts)) for name, counts in groups]
     highest = max((value for _, values in shares for value in values), default=0.0) or 1.0
     y = number_axis(0.0, 1.08 * highest, "", wanted=4)
@@ -160,9 +142,8 @@ def histogram(
         outline = [(edges[0], 0.0)]
         for start, end, value in zip(edges[:-1], edges[1:], values, strict=True):
             outline += [(start, value), (end, value)]
-            plot.box(
-                start, end, 0, value, series, f"{name}, {start:.4g} to {end:.4g}: {percent(value, 1)}", "area"
-            )
+            label = f"{name}, {start:.4g} to {end:.4g}: {percent(value, 1)}"
+            plot.box(start, end, 0, value, series, label, "area")
         plot.line([*outline, (edges[-1], 0.0)], series)
     return plot.svg()
 
@@ -173,7 +154,7 @@ def _shares(counts: Sequence[float]) -> list[float]:
 
 
 def reliability_chart(bins: Sequence[dict], title: str) -> Markup:
-    """Accuracy over confidence; the area of a point is the share of images in its bin."""
+    """Accuracy over confidence; the area of a point shows the share of images in its bin."""
     plot = Plot(share_axis("confidence"), share_axis(""), title)
     plot.add("line", x1=plot.x(0), y1=plot.y(0), x2=plot.x(1), y2=plot.y(1), class_="marker")
     total = sum(one["count"] for one in bins) or 1

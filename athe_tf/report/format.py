@@ -1,16 +1,16 @@
-"""Numbers of an evaluation as readers want them."""
+"""Numbers and settings as text."""
 
 import math
 from typing import Any
 
-from athe_tf.utils.number_format import format_number
+from athe_tf.utils.number_format import format_duration, format_number
 
-# What stands for a number that is not there: an en dash.
+# Shown for a missing number: an en dash.
 NOTHING = "\N{EN DASH}"
 
 
 def percent(share: float | None, digits: int = 2) -> str:
-    """A share of 1 in per cent.
+    """A share of 1 as a percentage.
 
     Example:
 
@@ -21,40 +21,33 @@ def percent(share: float | None, digits: int = 2) -> str:
 
 
 def points(share: float | None, digits: int = 2) -> str:
-    """A share of 1 in per cent, without the sign, for tables whose heading has it."""
+    """A share of 1 as a percentage without its sign, for tables whose heading has it."""
     return NOTHING if _absent(share) else f"{100 * share:.{digits}f}"  # type: ignore[operator]
 
 
 def interval_text(interval) -> str:
-    """A 95 % interval in per cent."""
+    """An interval as percentages."""
     return NOTHING if interval is None else f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as people say them.
+    """A time, as `format_duration` writes it.
 
     Example:
 
-    >>> duration(1.234), duration(75), duration(7260)
-    ('1.2 s', '1 min 15 s', '2 h 1 min')
+    >>> duration(75), duration(None)
+    ('1 min 15 s', '\u2013')
     """
-    if seconds is None or _absent(seconds):
-        return NOTHING
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return NOTHING if seconds is None else format_duration(seconds)
 
 
 def count(number: float | None) -> str:
-    """A whole number with separators."""
+    """A whole number with thousands separators."""
     return NOTHING if _absent(number) else f"{number:,.0f}"
 
 
 def decimal(number: float | None) -> str:
-    """A number with the digits that matter."""
+    """A number with four significant digits."""
     return NOTHING if _absent(number) else f"{number:.4g}"
 
 
@@ -74,12 +67,12 @@ def value_text(value: Any) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital at its start.
+    """Capitalizes the first letter of a text.
 
     Example:
 
-    >>> sentence("logits are logits"), sentence("FGSM is weaker")
-    ('Logits are logits', 'FGSM is weaker')
+    >>> sentence("outputs are logits"), sentence("FGSM is weaker")
+    ('Outputs are logits', 'FGSM is weaker')
     """
     return text[:1].upper() + text[1:]
 

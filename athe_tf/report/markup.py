@@ -1,12 +1,12 @@
-"""HTML and SVG as nested function calls; whatever is not markup already is escaped.
+"""HTML and SVG as nested function calls; everything that is not markup is escaped.
 
-Texts of an evaluation (names of models, remarks, file names) come from anywhere. Nothing of them can become
-a tag here, because only `tag` makes `Markup`.
+Texts of an evaluation (names of models, remarks, file names) are not trusted. They cannot become tags,
+because only `tag` returns `Markup`.
 """
 
 import html
 
-# Elements that have no end tag.
+# Elements without an end tag.
 VOID = ("br", "img", "meta")
 
 
@@ -15,14 +15,13 @@ class Markup(str):
 
 
 def join(children) -> Markup:
-    """Puts pieces one after another, and escapes those that are plain text."""
-    return Markup(
-        "".join(child if isinstance(child, Markup) else html.escape(str(child)) for child in children)
-    )
+    """Concatenates pieces, and escapes plain text."""
+    pieces = (child if isinstance(child, Markup) else html.escape(str(child)) for child in children)
+    return Markup("".join(pieces))
 
 
 def tag(name: str, /, *children, **attributes) -> Markup:
-    """An element. Attributes that are `None` are left out; `class_` is `class`, `aria_label` `aria-label`.
+    """An element. Attributes that are `None` are omitted; `aria_label` becomes `aria-label`.
 
     Example:
 
@@ -40,26 +39,23 @@ def tag(name: str, /, *children, **attributes) -> Markup:
 
 
 def table(head, rows, *, caption: str, numeric_from: int = 1, row_classes=()) -> Markup:
-    """A table that scrolls sideways in its own box; its first column heads the rows.
+    """A table that scrolls sideways in its own box; its first column contains row headers.
 
     Args:
         head: Titles of the columns.
         rows: Cells, each a text or `Markup`.
-        caption: What the table shows; read by screen readers, and shown above it.
-        numeric_from: Columns from here on are aligned as numbers.
-        row_classes: A class for each row, or `None`.
+        caption: What the table shows; displayed above it.
+        numeric_from: The first column that is aligned as numbers. Defaults to 1.
+        row_classes: A CSS class per row, or `None`.
     """
-    classes = list(row_classes) or [None] * len(rows)
-    header = [
-        tag("th", title, scope="col", class_="number" if column >= numeric_from else None)
-        for column, title in enumerate(head)
-    ]
+    kinds = [None if column < numeric_from else "number" for column in range(len(head))]
+    header = [tag("th", title, scope="col", class_=kind) for title, kind in zip(head, kinds, strict=True)]
     lines = [
         tag("tr", *(_cell(column, value, numeric_from) for column, value in enumerate(row)), class_=kind)
-        for row, kind in zip(rows, classes, strict=True)
+        for row, kind in zip(rows, list(row_classes) or [None] * len(rows), strict=True)
     ]
-    inner = tag("table", tag("caption", caption), tag("thead", tag("tr", *header)), tag("tbody", join(lines)))
-    # A box that scrolls must be reachable with the keyboard.
+    inner = tag("table", tag("caption", caption), tag("thead", tag("tr", *header)), tag("tbody", *lines))
+    # A scrolling box must be reachable by keyboard.
     return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
@@ -72,7 +68,7 @@ def _cell(column: int, value, numeric_from: int) -> Markup:
 
 
 def shaded(share: float | None, text: str) -> Markup:
-    """A table cell whose background is as strong as a share of 1; the text says the same."""
+    """A table cell whose background shows a share of 1, in addition to the text."""
     if share is None:
         return tag("td", text, class_="number")
     strength = round(100 * min(max(share, 0.0), 1.0))
@@ -80,5 +76,5 @@ def shaded(share: float | None, text: str) -> Markup:
 
 
 def details(summary: str, *children) -> Markup:
-    """What stands folded behind a line of text."""
+    """Content that is folded behind a line of text."""
     return tag("details", tag("summary", summary), *children)

@@ -1,37 +1,36 @@
-"""A model card in Markdown, of what the evaluation knows."""
+"""A model card in Markdown."""
 
 import re
 
-from athe_tf.report.accessors import counts, epsilon_of, worst_case
+from athe_tf.report.accessors import counts, epsilon_of, threat_line, worst_case
 from athe_tf.report.format import interval_text, percent, sentence, value_text
-from athe_tf.report.reading import Evaluation
-from athe_tf.report.verdict import threat, verdict
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.utils.number_format import format_number
 
-# The settings of a run that say what a model is; all others are in the run's config.json.
+# The settings of a run that describe the model; all others are in the run's config.json.
 SHOWN = (
     "dataset", "augmentation", "model", "head", "scale", "margin", "framework", "norm", "epsilon", "steps",
     "epochs", "batch_size", "optimizer", "learning_rate", "weight_decay", "seed",
 )  # fmt: skip
 
 
-def model_card(evaluation: Evaluation) -> str:
+def model_card(evaluation: SavedEvaluation) -> str:
     """The card as text."""
     data = evaluation.data
     parts = [
         f"# {plain(data['model'])}",
-        plain(verdict(data)),
+        plain(data["verdict"]),
         training(evaluation.config),
-        f"## Evaluation\n\n{plain(data['dataset'])}, {plain(threat(data))}.\n\n{accuracies(data)}",
+        f"## Evaluation\n\n{plain(data['dataset'])}, {plain(threat_line(data))}.\n\n{accuracies(data)}",
         checks(data),
-        warnings(data),
+        warnings([*evaluation.notes, *data["warnings"]]),
         repeat(data),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def plain(text) -> str:
-    """Text that Markdown leaves as it is, on one line."""
+    """Escapes Markdown, on one line."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(str(text).split()))
 
 
@@ -51,36 +50,33 @@ def training(config: dict | None) -> str:
 
 def accuracies(data: dict) -> str:
     """Clean, every attack, and the worst case."""
-    rows = [["clean", "", percent(data["clean_accuracy"]), interval_text(data.get("clean_interval"))]]
+    rows = [["clean", "", percent(data["clean_accuracy"]), interval_text(data["clean_interval"])]]
     for attack in data["attacks"]:
         name = plain(attack["name"]) + ("" if counts(attack) else r" \*")
         epsilon = format_number(epsilon_of(attack, data))
         if "accuracy" in attack:
-            rows.append([name, epsilon, percent(attack["accuracy"]), interval_text(attack.get("interval"))])
+            rows.append([name, epsilon, percent(attack["accuracy"]), interval_text(attack["interval"])])
         else:
-            rows.append([name, epsilon, "not run", plain(attack.get("not_run", ""))])
+            rows.append([name, epsilon, "not run", plain(attack["not_run"])])
     share, interval = worst_case(data)
     rows.append(["**worst case**", plain(data["epsilon"]), f"**{percent(share)}**", interval_text(interval)])
     text = grid(["attack", "epsilon", "accuracy", "95 % interval"], rows)
     if all(map(counts, data["attacks"])):
         return text
-    return f"{text}\n\n\\* outside the report's threat model: not counted in the worst case."
+    return f"{text}\n\n\\* outside the threat model of this evaluation: not counted in the worst case."
 
 
 def checks(data: dict) -> str:
-    """The sanity sheet."""
-    if not data.get("checks"):
-        return ""
+    """The sanity checks."""
     lines = [
-        f"- {plain(one['status'])}: {plain(sentence(one['name']))}. {plain(one.get('detail', ''))}".rstrip()
-        for one in data["checks"]
+        f"- {plain(one['status'])}: {plain(sentence(one['name']))}. {plain(one['detail'])}"
+        for one in data.get("checks", ())
     ]
-    return "## Sanity sheet\n\n" + "\n".join(lines)
+    return "## Sanity checks\n\n" + "\n".join(lines) if lines else ""
 
 
-def warnings(data: dict) -> str:
-    """What the evaluation warns of."""
-    found = data.get("warnings")
+def warnings(found: list[str]) -> str:
+    """The warnings of the evaluation."""
     return "## Warnings\n\n" + "\n".join(f"- {plain(text)}" for text in found) if found else ""
 
 
@@ -90,8 +86,6 @@ def repeat(data: dict) -> str:
     if "command" in data:
         # Indented, so that no character of the command can end the block.
         parts.append("\n".join(f"    {line}" for line in data["command"].splitlines()))
-    if data.get("versions"):
-        parts.append(
-            plain(", ".join(f"{name} {version}" for name, version in data["versions"].items())) + "."
-        )
-    return "## To repeat it\n\n" + "\n\n".join(parts) if parts else ""
+    versions = (f"{name} {version}" for name, version in data["versions"].items())
+    parts.append(plain(", ".join(versions)) + ".")
+    return "## How to reproduce it\n\n" + "\n\n".join(parts)

@@ -1,21 +1,20 @@
-"""The frame of every page: head, style, title, contents, sections, foot."""
+"""The frame of every page: head, style, title, contents, sections, footer."""
 
 import importlib.resources
 from collections.abc import Sequence
 
-from athe_tf.report.markup import Markup, join, tag
+from athe_tf.report.markup import Markup, tag
 from athe_tf.report.sections.section import Section
 from athe_tf.version import __version__
 
 
 def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> str:
-    """A whole HTML page that needs nothing from outside."""
+    """A complete HTML page that loads nothing from outside."""
     links = [tag("li", tag("a", part.title, href=f"#{part.anchor}")) for part in sections]
-    contents = tag("nav", tag("ul", join(links)), aria_label="Contents")
+    contents = tag("nav", tag("ul", *links), aria_label="Contents")
     foot = tag("footer", f"Written by athe_tf {__version__}.")
-    body = tag(
-        "main", tag("h1", title), *opening, contents, *(part.html() for part in sections), foot, class_="page"
-    )
+    parts = [tag("h1", title), *opening, contents, *(part.html for part in sections), foot]
+    body = tag("main", *parts, class_="page")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -24,31 +23,27 @@ def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> 
         tag("title", title),
         tag("style", style()),
     )
-    # The style of the margin stands here and not in the sheet: inside a notebook there is no body of ours.
+    # Inline, because the style sheet only applies inside `.athe-tf`.
     framed = tag("body", tag("div", body, class_="athe-tf"), style="margin:0")
     return "<!doctype html>\n" + tag("html", head, framed, lang="en") + "\n"
 
 
 def style() -> Markup:
-    """The style sheet, which stands inside the page."""
-    return Markup(
-        importlib.resources.files("athe_tf.report").joinpath("style.css").read_text(encoding="utf-8")
-    )
+    """The style sheet, which is part of the page."""
+    file = importlib.resources.files("athe_tf.report").joinpath("style.css")
+    return Markup(file.read_text(encoding="utf-8"))
 
 
 def alert(title: str, texts: Sequence, link: str | None = None) -> Markup:
-    """A box that cannot be overlooked; empty without texts."""
+    """A highlighted box; empty without texts."""
     if not texts:
         return Markup("")
-    items = tag("ul", join(tag("li", text) for text in texts), class_="notes")
+    items = tag("ul", *(tag("li", text) for text in texts), class_="notes")
     more = tag("p", tag("a", "Details", href=link)) if link else ""
     return tag("div", tag("p", tag("strong", title)), items, more, class_="alert", role="note")
 
 
 def key_figures(figures: Sequence[tuple[str, str, str]]) -> Markup:
-    """Large numbers: `(number, what it is, small print)`."""
-    return tag(
-        "ul",
-        join(tag("li", tag("b", number), name, tag("small", small)) for number, name, small in figures),
-        class_="figures",
-    )
+    """Large numbers: `(number, name, small print)`."""
+    items = [tag("li", tag("b", number), name, tag("small", small)) for number, name, small in figures]
+    return tag("ul", *items, class_="figures")

@@ -1,23 +1,23 @@
 """A drawing area with two axes, as inline SVG.
 
-Colours are classes (`series0`, `series1`, ...) that the style sheet resolves, for light and dark pages; lines
-differ in their dashes as well, for readers who do not see the colours.
+Colours are classes (`series0`, `series1`, ...) that the style sheet defines for light and dark pages; lines
+also differ in their dashes, for readers who cannot distinguish the colours.
 """
 
 import dataclasses
 import math
 from collections.abc import Sequence
 
-from athe_tf.report.markup import Markup, join, tag
+from athe_tf.report.markup import Markup, tag
 
 WIDTH = 440
 DASHES = (None, "7 4", "2 3", "9 3 2 3")
-SERIES_COLOURS = 6
+SERIES_COLORS = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """What an axis shows: its range, its ticks as `(value, text)`, its title."""
+    """The range of an axis, its ticks as `(value, text)`, and its title."""
 
     low: float
     high: float
@@ -25,7 +25,7 @@ class Axis:
     title: str = ""
 
     def position(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
+        """The position of a value, from 0 to 1."""
         if self.high == self.low:
             return 0.5
         return (value - self.low) / (self.high - self.low)
@@ -37,7 +37,7 @@ def share_axis(title: str) -> Axis:
 
 
 def number_axis(low: float, high: float, title: str, wanted: int = 5) -> Axis:
-    """An axis with about so many round ticks, from `low` to `high`."""
+    """An axis from `low` to `high` with about `wanted` round ticks."""
     if not high > low:
         high = low + 1.0
     step = _round_step((high - low) / wanted)
@@ -52,13 +52,13 @@ def _round_step(raw: float) -> float:
 
 
 class Plot:
-    """Collects what is drawn between two axes.
+    """A drawing between two axes.
 
     Args:
         x: The horizontal axis.
         y: The vertical axis.
-        title: What the picture shows, for those who cannot see it.
-        height: Of the whole, in units of which the width has 440.
+        title: What the drawing shows, for screen readers.
+        height: Height of the drawing, whose width is 440.
     """
 
     left, right, top, bottom = 48, 22, 22, 44
@@ -72,9 +72,8 @@ class Plot:
         return self.left + self.x_axis.position(value) * (WIDTH - self.left - self.right)
 
     def y(self, value: float) -> float:
-        return (
-            self.height - self.bottom - self.y_axis.position(value) * (self.height - self.top - self.bottom)
-        )
+        floor = self.height - self.bottom
+        return floor - self.y_axis.position(value) * (floor - self.top)
 
     def add(self, name: str, *children, **attributes) -> None:
         self.parts.append(tag(name, *children, **attributes))
@@ -82,16 +81,14 @@ class Plot:
     def text(self, x: float, y: float, text: str, **attributes) -> None:
         self.add("text", text, x=_short(x), y=_short(y), **attributes)
 
-    def line(self, points, series: int, dashed: bool = True) -> None:
-        """A line through `points`; those that are not finite interrupt it."""
+    def line(self, points, series: int) -> None:
+        """A line through `points`, interrupted where they are not finite."""
         path, pen_down = "", False
         for x, y in points:
-            if not (math.isfinite(x) and math.isfinite(y)):
-                pen_down = False
-                continue
-            path += f"{'L' if pen_down else 'M'}{_short(self.x(x))} {_short(self.y(y))}"
-            pen_down = True
-        dash = DASHES[series % len(DASHES)] if dashed else None
+            finite = math.isfinite(x) and math.isfinite(y)
+            path += f"{'L' if pen_down else 'M'}{_short(self.x(x))} {_short(self.y(y))}" if finite else ""
+            pen_down = finite
+        dash = DASHES[series % len(DASHES)]
         self.add("path", d=path, class_=f"line {series_class(series)}", stroke_dasharray=dash)
 
     def band(self, points, series: int) -> None:
@@ -103,7 +100,7 @@ class Plot:
         self.add("path", d="M" + "L".join(upper + lower) + "Z", class_=f"band {series_class(series)}")
 
     def dot(self, x: float, y: float, series: int, label: str, radius: float = 3.5) -> None:
-        """A point; `label` is shown when the pointer rests on it."""
+        """A point with a tooltip."""
         if math.isfinite(x) and math.isfinite(y):
             self.add(
                 "circle", tag("title", label), cx=_short(self.x(x)), cy=_short(self.y(y)), r=_short(radius),
@@ -111,7 +108,7 @@ class Plot:
             )  # fmt: skip
 
     def box(self, x0: float, x1: float, y0: float, y1: float, series: int, label: str, kind="bar") -> None:
-        """A rectangle between two values of either axis."""
+        """A rectangle between two values on each axis."""
         left, right = sorted((self.x(x0), self.x(x1)))
         top, bottom = sorted((self.y(y0), self.y(y1)))
         self.add(
@@ -120,7 +117,7 @@ class Plot:
         )  # fmt: skip
 
     def marker(self, x: float, text: str) -> None:
-        """An upright line with a word above it."""
+        """A vertical line with a text above it."""
         at = _short(self.x(x))
         self.add("line", x1=at, x2=at, y1=self.top, y2=self.height - self.bottom, class_="marker")
         place = self.x_axis.position(x)
@@ -141,27 +138,21 @@ class Plot:
             self.text(middle, self.height - 6, self.x_axis.title, text_anchor="middle", class_="title")
 
     def svg(self) -> Markup:
-        """The picture."""
+        """The drawing."""
         return picture(self.title, self.height, self.parts)
 
 
 def picture(title: str, height: float, parts) -> Markup:
-    """An SVG as wide as its column."""
-    return tag(
-        "svg",
-        join(parts),
-        viewBox=f"0 0 {WIDTH} {_short(height)}",
-        role="img",
-        aria_label=title,
-        class_="chart",
-    )
+    """An SVG that is as wide as its column."""
+    box = f"0 0 {WIDTH} {_short(height)}"
+    return tag("svg", *parts, viewBox=box, role="img", aria_label=title, class_="chart")
 
 
 def series_class(series: int) -> str:
-    """The class that the style sheet gives a colour."""
-    return f"series{series % SERIES_COLOURS}"
+    """The CSS class of a series."""
+    return f"series{series % SERIES_COLORS}"
 
 
 def _short(number: float) -> str:
-    """Tenths of a pixel are enough, and keep the page small."""
+    """A coordinate with one decimal, which keeps the page small."""
     return f"{number:.1f}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""Images as PNG, without an imaging library."""
+"""PNG files, without an imaging library."""
 
 import base64
 import struct
@@ -7,20 +7,20 @@ import zlib
 import numpy as np
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-GREY, COLOUR = 0, 2
+GRAY, COLOR = 0, 2
 
 
 def encode(image: np.ndarray) -> bytes:
-    """A PNG file of an image with values in [0, 1], `[H, W]` or `[H, W, C]`.
+    """Encodes an image `[H, W]` or `[H, W, C]` with values in [0, 1] as a PNG file.
 
-    Of images with two channels the first is shown, of those with more than three the first three.
+    Only the first channel of two, or the first three of more, are shown.
     """
     pixels = np.atleast_3d(np.asarray(image, "float64"))
     pixels = pixels[..., :3] if pixels.shape[-1] >= 3 else pixels[..., :1]
     data = np.round(255 * np.clip(np.nan_to_num(pixels), 0.0, 1.0)).astype("uint8")
     height, width, channels = data.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, COLOUR if channels == 3 else GREY, 0, 0, 0)
-    # Every row starts with the number of its filter: 0, none.
+    header = struct.pack(">IIBBBBB", width, height, 8, COLOR if channels == 3 else GRAY, 0, 0, 0)
+    # Every row starts with the number of its filter; 0 means none.
     rows = np.hstack([np.zeros((height, 1), "uint8"), data.reshape(height, -1)])
     packed = zlib.compress(rows.tobytes(), 9)
     return SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", packed) + _chunk(b"IEND", b"")
@@ -31,5 +31,5 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def data_uri(image: np.ndarray) -> str:
-    """An image as the source of an `<img>`, inside the page."""
+    """An image as a data URI, for `<img src=...>`."""
     return "data:image/png;base64," + base64.b64encode(encode(image)).decode("ascii")

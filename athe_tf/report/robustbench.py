@@ -2,27 +2,27 @@
 
 The file belongs in `model_info/<dataset>/<threat>/<ModelID>.json` there. What only the authors know (title,
 authors, link, venue) is null and listed under `athe_tf.to_fill_in`. Everything that RobustBench has no key
-for stands under `athe_tf`.
+for is under `athe_tf`.
 """
 
 import re
 
 from athe_tf.report.accessors import at_headline, ran, worst_case
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.reading import SavedEvaluation
 
 THREATS = {"linf": "Linf", "l2": "L2"}
-# RobustBench ranks by AutoAttack's standard version alone.
+# RobustBench ranks by the standard version of AutoAttack only.
 STANDARD = "autoattack"
 
 
-def model_info(evaluation: Evaluation) -> dict:
+def model_info(evaluation: SavedEvaluation) -> dict:
     """The dictionary of the JSON file."""
     data, config = evaluation.data, evaluation.config
     info: dict = {
         "link": None,
         "name": None,
         "authors": None,
-        # Of models that bin/train did not make nothing is known.
+        # Unknown for models that were not trained with athe_tf.
         "additional_data": bool(config.get("extra_data")) if config else None,
         "number_forward_passes": 1 if config else None,
         "dataset": re.sub(r" \(\w+\)$", "", data["dataset"]),
@@ -39,16 +39,12 @@ def model_info(evaluation: Evaluation) -> dict:
         if key in corruptions and not corruptions.get("generated"):
             info[name] = _percent(corruptions[key])
     empty = [key for key, value in info.items() if value is None]
-    info["athe_tf"] = {
-        "to_fill_in": empty,
-        "threat": THREATS.get(data["norm"], data["norm"]),
-        **_extras(data),
-    }
-    return info
+    threat = THREATS.get(data["norm"], data["norm"])
+    return {**info, "athe_tf": {"to_fill_in": empty, "threat": threat, **_extras(data)}}
 
 
 def autoattack(data: dict) -> str | None:
-    """The accuracy under the standard AutoAttack at the report's epsilon, where it was run."""
+    """The accuracy under the standard AutoAttack at the epsilon of the evaluation, if it was run."""
     for attack in ran(data):
         if attack["name"] == STANDARD and at_headline(attack, data):
             return _percent(attack["accuracy"])
@@ -57,13 +53,11 @@ def autoattack(data: dict) -> str | None:
 
 def _extras(data: dict) -> dict:
     kept = ("model", "examples", "seed", "protocol", "warnings", "versions", "command")
-    attacks = [
-        {key: attack[key] for key in ("name", "accuracy", "not_run", "epsilon", "settings") if key in attack}
-        for attack in data["attacks"]
-    ]
+    of_attacks = ("name", "accuracy", "not_run", "epsilon", "settings")
+    attacks = [{key: attack[key] for key in of_attacks if key in attack} for attack in data["attacks"]]
     return {**{key: data[key] for key in kept if key in data}, "attacks": attacks}
 
 
 def _percent(share: float | None) -> str | None:
-    """As RobustBench writes it: per cent with two digits, as text."""
+    """As RobustBench writes it: a percentage with two digits, as text."""
     return None if share is None else f"{100 * share:.2f}"

@@ -1,4 +1,9 @@
-"""Files of models: `.keras` files, SavedModels, and the cards that say what a model is."""
+"""Files of models: `.keras` files, SavedModels, and model cards.
+
+net = athe_tf.load_model("net.keras")
+athe_tf.export(net, "export")              # a SavedModel with a card
+athe_tf.saving.describe(net)               # the content of the card
+"""
 
 import lazy_loader
 

@@ -1,17 +1,30 @@
-"""What a user of a model has to know, as `athe_tf.json` says it."""
+"""The model card `athe_tf.json`: head, scale, margin, classes and normalization of a model."""
 
 import keras
 import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
+from athe_tf.utils.keras_compat import all_layers
 from athe_tf.version import __version__
 
 CARD = "athe_tf.json"
 
 
 def describe(net: keras.Model, margin: float | None = None) -> dict:
-    """What a user of the model has to know, for `athe_tf.json`."""
+    """The content of a model card: what an attacker or a user of the model has to know.
+
+    Example:
+
+    >>> net = athe_tf.models.build("small_cnn", 10, head="he", input_shape=(8, 8, 1))
+    >>> card = athe_tf.saving.describe(net, margin=0.2)
+    >>> card["head"], card["scale"], card["margin"], card["num_classes"]
+    ('he', 15.0, 0.2, 10)
+
+    Args:
+        net: A Keras classifier.
+        margin: The margin of its training. Defaults to `None`: unknown.
+    """
     head = net.layers[-1]
     return {
         "name": net.name,
@@ -25,8 +38,8 @@ def describe(net: keras.Model, margin: float | None = None) -> dict:
     }
 
 
-def head_name(head) -> str:
-    """What `athe_tf.json` calls a last layer: he, mhe, fn, wn, linear, or ensemble."""
+def head_name(head: keras.layers.Layer) -> str:
+    """The name of a last layer in a model card: he, mhe, fn, wn, linear, or ensemble."""
     if isinstance(head, LogMeanSoftmax):
         return "ensemble"
     if not isinstance(head, CosineDense):
@@ -39,7 +52,7 @@ def head_name(head) -> str:
 
 
 def _normalization(net: keras.Model) -> dict | None:
-    for layer in net._flatten_layers():
+    for layer in all_layers(net):
         if isinstance(layer, keras.layers.Normalization) and layer.input_mean is not None:
             mean = [float(v) for v in tf.reshape(layer.mean, [-1])]
             return {"mean": mean, "std": [float(v) ** 0.5 for v in tf.reshape(layer.variance, [-1])]}

@@ -1,33 +1,36 @@
-"""Reading `.keras` files."""
+"""`load_model`: Keras models from `.keras` files."""
 
 import pathlib
 import zipfile
 
 import keras
-from keras.src.saving.serialization_lib import SafeModeScope
 
 from athe_tf.layers import batch_norm, cosine_dense, log_mean_softmax  # noqa: F401  (a file may name them)
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.keras_compat import safe_mode
 
 
-def load_model(path) -> keras.Model:
-    """A Keras model from a `.keras` file, whatever layers of this library it has.
+def load_model(path: str | pathlib.Path) -> keras.Model:
+    """Loads a Keras model from a `.keras` file, including the layers of this library.
 
-    `keras.models.load_model` does the same once `athe_tf.layers` was imported.
+    Code in the file is never executed: a model with a `Lambda` layer is refused.
 
     Example:
 
-    >>> net = athe_tf.load_model("runs/digits/best.keras")
+    >>> athe_tf.models.build("small_cnn", 10, head="he", input_shape=(8, 8, 1)).save("net.keras")
+    >>> net = athe_tf.load_model("net.keras")
+    >>> net.layers[-1].scale
+    15.0
+
+    Args:
+        path: A file that ends with `.keras`. SavedModel folders are opened by `athe_tf.victim`.
     """
     check(
         pathlib.Path(path).suffix != ".h5",
         f"Files in the old .h5 format are not read: some versions of Keras run code from them. Received: "
-        f"'{path}'. Load it yourself where you trust it, and save it as a .keras file.",
+        f"'{path}'. If you trust the file, load it with Keras, and save it as a .keras file.",
     )
-    check(
-        pathlib.Path(path).suffix == ".keras",
-        f"Expected a .keras file, a SavedModel folder or a workdir. Received: '{path}'.",
-    )
+    check(pathlib.Path(path).suffix == ".keras", f"Expected a .keras file. Received: '{path}'.")
     check(pathlib.Path(path).is_file(), f"There is no model file '{path}'.")
     check(
         zipfile.is_zipfile(path),
@@ -35,9 +38,7 @@ def load_model(path) -> keras.Model:
         "truncated; copy or train it again.",
     )
     try:
-        # The scope too: `keras.config.enable_unsafe_deserialization`, which a process may have called for
-        # files of its own, comes before the argument.
-        with SafeModeScope(True):
+        with safe_mode():
             return keras.models.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

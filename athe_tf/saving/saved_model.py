@@ -1,8 +1,9 @@
-"""Writing a classifier as a SavedModel with logits and features, and a card that says what it is."""
+"""`export`: a classifier as a SavedModel with logits and features, and a model card."""
 
 import json
 import pathlib
 import shutil
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -13,23 +14,27 @@ from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import write_text
 
 
-def export(net: keras.Model, folder, *, margin: float | None = None, replace: bool = False) -> dict:
+def export(
+    net: keras.Model, folder: str | pathlib.Path, *, margin: float | None = None, replace: bool = False
+) -> dict[str, Any]:
     """Writes `net` as a SavedModel that can be attacked like the original.
 
     Its endpoints are `serve` (logits) and `features` (penultimate features), for any batch size; gradients
-    with respect to the images flow through both. Beside them, `athe_tf.json` tells the head, its scale, the
-    margin it was trained with, the number of classes and the normalisation inside.
+    with respect to the images flow through both. The file `athe_tf.json` in the same folder is a model card:
+    the head, its scale, the margin of training, the number of classes and the normalization.
 
     Example:
 
-    >>> athe_tf.export(net, "export/")
-    >>> report = athe_tf.evaluate("export/", test_images, attacks=["pgd-20"], epsilon=8 / 255)
+    >>> net = athe_tf.models.build("small_cnn", 10, head="he", input_shape=(8, 8, 1))
+    >>> card = athe_tf.export(net, "export")
+    >>> athe_tf.victim("export").scale
+    15.0
 
     Args:
         net: A Keras classifier.
-        folder: Where to write; must not exist, unless `replace`.
-        margin: The margin of training, for the card.
-        replace: Replace what stands in `folder`.
+        folder: Where to write. Must not exist, unless `replace`.
+        margin: The margin of training, for the card. Defaults to `None`: unknown.
+        replace: Delete what is in `folder`. Defaults to `False`.
 
     Returns:
         The card.
@@ -37,7 +42,9 @@ def export(net: keras.Model, folder, *, margin: float | None = None, replace: bo
     folder = pathlib.Path(folder)
     if folder.exists():
         if not replace:
-            raise InputError(f"The folder '{folder}' exists already. Export to another one.")
+            raise InputError(
+                f"The folder '{folder}' exists already. Choose another one, or use `replace=True`."
+            )
         shutil.rmtree(folder)
     archive = keras.export.ExportArchive()
     archive.track(net)

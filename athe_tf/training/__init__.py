@@ -4,21 +4,21 @@
 |---|---|---|
 | `standard` | `Standard` | clean images |
 | `pgd_at` | `PGDAT` | adversarial images (Madry et al., 2018) |
-| `alp` | `ALP` | both, and the distance of their logits (Kannan et al., 2018) |
-| `trades` | `TRADES` | clean images, and the divergence to adversarial ones (Zhang et al., 2019) |
-| `free_at` | `FreeAT` | noise that every backward pass moves on (Shafahi et al., 2019) |
+| `alp` | `ALP` | both, plus the distance between their logits (Kannan et al., 2018) |
+| `trades` | `TRADES` | clean images, plus the divergence from adversarial predictions (Zhang et al., 2019) |
+| `free_at` | `FreeAT` | noisy images, whose noise every backward pass updates (Shafahi et al., 2019) |
 | `fast_at` | `FastAT` | adversarial images of one step from a random start (Wong et al., 2020) |
-| `mart` | `MART` | both, with more weight where predictions are wrong (Wang et al., 2020) |
-| `llr` | `LLR` | clean images, and how far the loss is from linear around them (Qin et al., 2019) |
-| `cure` | `CURE` | clean images, and how much the input gradient changes (Moosavi-Dezfooli et al., 2019) |
+| `n_fgsm` | `NFGSM` | as FastAT, with more noise and without projection (de Jorge et al., 2022) |
+| `gradalign` | `GradAlign` | as FastAT, with aligned gradients (Andriushchenko and Flammarion, 2020) |
+| `mart` | `MART` | both, with more weight on misclassified examples (Wang et al., 2020) |
+| `llr` | `LLR` | clean images, plus the distance of the loss from its tangent (Qin et al., 2019) |
+| `cure` | `CURE` | clean images, plus the change of the input gradient (Moosavi-Dezfooli et al., 2019) |
 
-The parts: `adversarial_model.py` (the step that all share), `optimizers.py` (SGD as PyTorch computes it),
-`schedules.py` (learning rates), `epsilon.py` (the radius of the training attack as a function of the step),
-`initial.py` (beginning with a model), `averaging.py` and `swa.py` (averages of the weights), `awp.py`
-(gradients at perturbed weights), `periods.py` (the model at the end of each period, for an ensemble),
-`state.py` (the whole state of a run in one file), `callbacks.py`, `early_stopping.py`,
-`overfitting_guard.py`.
-A new framework is one new file and one line here.
+The parts: `adversarial_model.py` (the shared training step), `options.py` (names, options and rules, without
+TensorFlow), `crafting.py` (batch normalization while crafting), `optimizers.py` (SGD as PyTorch computes it),
+`schedules.py` (learning rates), `epsilon.py` (the radius of the training attack over time), `averaging.py`
+and `swa.py` (averages of the weights), `awp.py` (gradients at perturbed weights), `linearization.py` (input
+gradients for LLR and CURE). A new framework is one new file and one class in `options.py`.
 """
 
 import lazy_loader

@@ -1,14 +1,18 @@
 from .adversarial_model import AdversarialModel, Cost, Terms
 from .alp import ALP
+from .averaging import EMA, WeightAverage
+from .awp import AWP
 from .cure import CURE
 from .epsilon import EpsilonSchedule
 from .fast_at import FastAT
 from .free_at import FreeAT
+from .gradalign import GradAlign, gradalign_weight
 from .llr import LLR
 from .mart import MART
-from .optimizers import MomentumSGD
+from .n_fgsm import NFGSM
+from .optimizers import TorchSGD
+from .options import FRAMEWORKS, FrameworkOptions, get, options_of
 from .pgd_at import PGDAT
-from .registry import FRAMEWORKS, get
 from .schedules import Cosine, Cyclic, Periodic, Piecewise, make_schedule
 from .standard import Standard
 from .swa import SWA
@@ -16,10 +20,13 @@ from .trades import TRADES
 
 __all__ = [
     "ALP",
+    "AWP",
     "CURE",
+    "EMA",
     "FRAMEWORKS",
     "LLR",
     "MART",
+    "NFGSM",
     "PGDAT",
     "SWA",
     "TRADES",
@@ -29,12 +36,17 @@ __all__ = [
     "Cyclic",
     "EpsilonSchedule",
     "FastAT",
+    "FrameworkOptions",
     "FreeAT",
-    "MomentumSGD",
+    "GradAlign",
     "Periodic",
     "Piecewise",
     "Standard",
     "Terms",
+    "TorchSGD",
+    "WeightAverage",
     "get",
+    "gradalign_weight",
     "make_schedule",
+    "options_of",
 ]

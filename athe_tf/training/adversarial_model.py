@@ -1,26 +1,35 @@
 """The training step that every framework shares."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import margin_crossentropy
 from athe_tf.models.features import penultimate
-from athe_tf.training import awp
-from athe_tf.training.averaging import copy_of, update_average
-from athe_tf.training.crafting import check_bn_mode, crafting_mode
+from athe_tf.training.averaging import WeightAverage
+from athe_tf.training.awp import AWP, restoring
+from athe_tf.training.crafting import check_batch_norm, crafting_mode
+from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.keras_compat import repeatable
+from athe_tf.utils.keras_compat import ModelWithStepLogs, repeatable
+from athe_tf.utils.options import make_options
 
 
 class Terms(NamedTuple):
-    """What a framework computes from a batch: a loss an example, and the logits it met on the way."""
+    """The result of `training_loss`: a loss per example, and the logits, if they were computed.
+
+    Example:
+
+    >>> Terms(losses=[0.5, 1.5]).clean_logits is None
+    True
+    """
 
     losses: Any
     clean_logits: Any = None
@@ -28,62 +37,71 @@ class Terms(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Passes of the network in one training step: forward, backward to the input, backward to the weights."""
+    """Network passes per training step: forward, backward to the input, backward to the weights.
+
+    Example:
+
+    >>> sum(Cost(forward=2, backward_input=1, backward_weights=1))
+    4
+    """
 
     forward: int
     backward_input: int
     backward_weights: int
 
 
-class AdversarialModel(keras.Model):
+class AdversarialModel(ModelWithStepLogs):
     """A classifier inside a training framework.
 
-    One step crafts adversarial images with `craft`, computes the loss of `training_loss` on clean and
-    adversarial images, and updates the weights of `net`. A subclass says what its loss is:
+    One step crafts adversarial examples with `craft`, computes the loss of `training_loss` on clean and
+    adversarial images, and updates the weights of `net`. To add a framework, subclass this and return
+    per-example losses from `training_loss`:
 
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class MixedOptions(FrameworkOptions):
+    ...     share: float = option(0.5, "Share of the adversarial loss.", least=0)
     >>> class Mixed(AdversarialModel):
+    ...     options_class = MixedOptions
+    ...
     ...     def training_loss(self, x, x_adv, y):
     ...         clean, adversarial = self.net(x, training=True), self.net(x_adv, training=True)
-    ...         losses = 0.5 * self.crossentropy(y, clean) + 0.5 * self.crossentropy(y, adversarial)
+    ...         share = self.options.share
+    ...         losses = (1 - share) * self.crossentropy(y, clean) + share * self.crossentropy(y, adversarial)
     ...         return Terms(losses, clean, adversarial)
 
-    This class owns what is easy to get wrong: the tapes, the scaling for several replicas and for mixed
-    precision, the mode of batch normalisation while crafting, random numbers that do not depend on the
-    number of replicas, the metrics, and a check that stops a run whose loss is not a number.
+    It trains in Python as `Mixed(net, attack, share=0.7)`, and by `bin/train --framework=module:Mixed
+    --share=0.7`.
 
-    Logged are `loss`, `clean_accuracy` and `robust_accuracy`: in training those that the framework meets on
-    its way, in validation both (the latter with `validation_attack`). Metrics given to `compile` see the
-    clean predictions where the framework has them, else the adversarial ones. `save` and `export` write the
-    plain classifier: `shipped`, which is `net`, or with `ema` its average.
+    This class takes care of what is easy to get wrong: the tapes, the scaling for several replicas and for
+    mixed precision, the mode of batch normalization while crafting, random numbers that do not depend on the
+    number of replicas, the metrics, and a check that stops training if the loss is not finite.
+
+    It logs `loss`, `clean_accuracy` and `robust_accuracy`: in training, the accuracies whose logits the
+    framework computes anyway; in validation, both (the latter with `validation_attack`). Metrics given to
+    `compile` see the clean predictions if the framework has them, else the adversarial ones. `save` and
+    `export` write the plain classifier: `shipped`, which is `net` or its average.
 
     Args:
         net: A Keras model from images in [0, 1] to logits.
         attack: Crafts the training images. `None` for frameworks that need none.
         margin: The m of Eq. 6, for hypersphere heads. Defaults to 0.
         label_smoothing: In the training loss, never in the attack. Defaults to 0.
-        bn_mode: Batch normalisation while crafting, see `athe_tf/training/crafting.py`. Defaults to the
+        bn_mode: Batch normalization while crafting, see `athe_tf/training/crafting.py`. Defaults to the
             framework's own.
         validation_attack: Measures `val_robust_accuracy`. Defaults to `attack`.
-        clip_norm: The gradient of the weights, all replicas' together, is shortened to this length. Defaults
-            to `None`: never.
-        ema: Decay of an exponential moving average of the weights, such as 0.995. The average is what is
-            validated, saved and exported. Defaults to 0: no average.
-        swa: Keep an average for `athe_tf/training/swa.py` to update; validated, saved and exported likewise.
-            Defaults to `False`.
-        awp_gamma: Take the gradient at weights that were moved up the loss by this share of their length,
-            see `athe_tf/training/awp.py`. Defaults to 0: at the weights themselves.
-        awp_start: The update from which on the weights are moved. Defaults to 0.
-        epsilon_schedule: From the number of updates so far to the epsilon of the training attack, see
-            `athe_tf/training/epsilon.py`. Defaults to `None`: the attack's own.
-        seed: Of the random starts of attacks.
+        average: `EMA` or `SWA`: an average of the weights, which is then validated, saved and exported.
+        weight_perturbation: `AWP`: take the gradient at perturbed weights.
+        epsilon_schedule: From the number of updates so far to the epsilon of the training attack, such as an
+            `EpsilonSchedule`. Defaults to `None`: the attack's own.
+        clip_norm: Clip the gradient of the weights, over all replicas, to this norm. Defaults to `None`: no
+            clipping.
+        seed: Seed of the random starts of the attacks. Defaults to 0.
+        name: The name of the Keras model.
+        **options: Those of the framework, see `options_class`.
     """
 
-    default_bn_mode = "eval"
-    needs_attack = True
-    #: Which accuracy on the validation images tells the best epoch: `"robust"` or `"clean"`.
-    chosen_by = "robust"
-    #: Updates of the weights in one step; learning-rate schedules count updates.
-    updates_per_step = 1
+    #: The options of the framework, and what it requires of its attack.
+    options_class: ClassVar[type[FrameworkOptions]] = FrameworkOptions
     # Made by Keras.
     train_function: Callable | None
     test_function: Callable | None
@@ -97,128 +115,131 @@ class AdversarialModel(keras.Model):
         label_smoothing: float = 0.0,
         bn_mode: str | None = None,
         validation_attack: Attack | None = None,
-        clip_norm: float | None = None,
-        ema: float = 0.0,
-        swa: bool = False,
-        awp_gamma: float = 0.0,
-        awp_start: int = 0,
+        average: WeightAverage | None = None,
+        weight_perturbation: AWP | None = None,
         epsilon_schedule: Callable | None = None,
+        clip_norm: float | None = None,
         seed: int = 0,
-        **kwargs,
+        name: str | None = None,
+        **options,
     ):
-        super().__init__(**kwargs)
-        framework = type(self).__name__
-        if attack is None and self.needs_attack:
-            raise InputError(
-                f"{framework} trains on adversarial images and needs an attack. Give one, such as "
-                "attack=athe_tf.attacks.PGD(epsilon=8/255, step_size=2/255, steps=10)."
-            )
-        check(margin >= 0, f"`margin` must not be negative. Received: margin={margin}.")
-        check(
-            clip_norm is None or clip_norm > 0,
-            f"`clip_norm` must be larger than 0. Received: clip_norm={clip_norm}.",
-        )
-        check(0 <= ema < 1, f"`ema` must lie in [0, 1). Received: ema={ema}.")
-        check(
-            not (ema and swa),
-            f"`ema` and `swa` are two averages, and one is shipped. Received: ema={ema}, swa=True. Use one.",
-        )
-        head = net.layers[-1] if net.layers else None
-        check(
-            not isinstance(head, keras.layers.Softmax)
-            and getattr(head, "activation", None) is not keras.activations.softmax,
-            "Training and attacks need logits, and this model ends in a softmax. Leave the softmax out.",
-        )
-        if margin > 0 and not isinstance(head, CosineDense):
-            raise InputError(
-                "A margin needs a head with a scale, and the last layer of this model is "
-                f"{type(head).__name__}. Received: margin={margin}. Build the model with a CosineDense head, "
-                "or use margin=0."
-            )
+        super().__init__(name=name)
+        self.options: Any = make_options(self.options_class, options, type(self).__name__)
+        self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm)
         self.net = net
-        #: Images are crafted and losses computed in float32, or in float64 where the net takes its images so.
-        self.image_dtype = tf.float64 if _takes_float64(net) else tf.float32
-        # Frameworks know what their attack has beyond the contract.
-        self.attack: Any = attack
+        self.head = _checked_head(net)
+        check_margin(margin, type(self.head).__name__, isinstance(self.head, CosineDense))
         self.margin = margin
-        self.label_smoothing = label_smoothing
-        self.bn_mode = bn_mode or self.default_bn_mode
-        check_bn_mode(self.bn_mode, net)
+        self.scale = self.head.scale if isinstance(self.head, CosineDense) else 1.0
+        #: Images are crafted and losses computed in float32, or in float64 if the net takes float64 images.
+        self.image_dtype = tf.float64 if _takes_float64(net) else tf.float32
+        # Any: frameworks use methods of their attack beyond those of `Attack`.
+        self.attack: Any = self.prepared_attack(attack)
         self.validation_attack = validation_attack or attack
+        self.bn_mode = self._checked_bn_mode(bn_mode)
         self.seed = seed
-        self.scale = head.scale if isinstance(head, CosineDense) else 1.0
+        self.average = average
+        self.averaged: Any = None if average is None else average.attach(net)
         self._features = penultimate(net)
-        self.clip_norm = clip_norm
-        self.ema = ema
-        self.averaged: Any = copy_of(net) if ema or swa else None
         self._averaged_features = None if self.averaged is None else penultimate(self.averaged)
-        awp.check_gamma(awp_gamma, head)
-        self.awp_gamma = awp_gamma
-        self.awp_start = awp_start
-        self._check_schedule(epsilon_schedule)
+        if weight_perturbation is not None:
+            weight_perturbation.check_net(net)
+        self.weight_perturbation = weight_perturbation
+        check(
+            epsilon_schedule is None or hasattr(self.attack, "with_epsilon"),
+            "An epsilon schedule needs an attack whose epsilon can change, such as athe_tf.attacks.PGD. "
+            f"Received: {type(self.attack).__name__}.",
+        )
         self.epsilon_schedule = epsilon_schedule
         self.clean_accuracy = keras.metrics.SparseCategoricalAccuracy(name="clean_accuracy")
         self.robust_accuracy = keras.metrics.SparseCategoricalAccuracy(name="robust_accuracy")
         self._validated_batches = keras.metrics.Sum(name="validated_batches")
         self.built = True
 
-    def _check_schedule(self, schedule) -> None:
-        check(
-            schedule is None or hasattr(self.attack, "with_epsilon"),
-            "An epsilon schedule needs an attack whose ball can change, such as athe_tf.attacks.PGD. "
-            f"Received: {type(self.attack).__name__}.",
-        )
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.net.name}, attack={self.attack!r}, {self.options!r})"
 
-    # -- what frameworks say ----------------------------------------------------------------------------
+    def _checked_bn_mode(self, mode: str | None) -> str:
+        self.options.check_bn_mode(mode)
+        mode = mode or next(iter(self.options.bn_modes), "eval")
+        check_batch_norm(mode, self.net)
+        return mode
+
+    # -- what a framework defines ----------------------------------------------------------------------------
+
+    def prepared_attack(self, attack: Attack | None):
+        """The attack to craft with, derived from the one that was given; refuses one that cannot be used."""
+        if not self.options.crafts:
+            return attack
+        if attack is None:
+            raise InputError(
+                f"{type(self).__name__} trains on adversarial examples and needs an attack. Give one, such "
+                "as attack=athe_tf.attacks.PGD(epsilon=8/255, step_size=2/255, steps=10)."
+            )
+        if not isinstance(attack, PGD):
+            check(
+                not self.options.one_step,
+                f"{type(self).__name__} takes one step of PGD. Received: {type(attack).__name__}. Use "
+                "athe_tf.attacks.PGD(epsilon, steps=1).",
+            )
+            return attack
+        chosen = attack.chosen_start
+        attack = attack.with_default_start(self.options.default_start)
+        self.options.check_attack(
+            norm=attack.norm,
+            steps=attack.steps,
+            restarts=attack.restarts,
+            # A framework that has a start of its own ignores the attack's, unless somebody chose it.
+            start=attack.start if self.options.starts else chosen,
+            logit_scale=attack.logit_scale,
+        )
+        return attack
 
     def craft(self, x, y):
-        """Adversarial images for this step; by default those of `attack`.
-
-        What is returned here is what `training_loss` gets as `x_adv`.
-        """
+        """Adversarial examples for this step: the `x_adv` of `training_loss`, by default from `attack`."""
         with crafting_mode(self.bn_mode, self.net, x) as training:
             attack = self.current_attack()
-            return attack(self.victim(training), x, y, ids=self.positions(x), seed=self.step_seed())
+            return attack(self.victim(training), x, y, ids=replicas.positions(x), seed=self.step_seed())
 
     def training_loss(self, x, x_adv, y) -> Terms:
         """The loss of every example, computed with `self.net(..., training=True)`."""
         raise NotImplementedError
 
     def loss_passes(self) -> Cost:
-        """Passes of the network in one evaluation of `training_loss` and its gradient.
+        """Network passes in one evaluation of `training_loss` and its gradient.
 
         A backward pass through a backward pass counts as one more of either kind.
         """
         raise NotImplementedError
 
     def crafting_passes(self) -> tuple[int, int]:
-        """Forward and backward passes of a PGD attack; several restarts are compared by one more each."""
-        if not self.needs_attack:
+        """Forward and backward passes of a PGD attack; several restarts need one more forward pass each."""
+        if not self.options.crafts:
             return 0, 0
         steps, restarts = self.attack.steps, self.attack.restarts
         return steps * restarts + (restarts if restarts > 1 else 0), steps * restarts
 
     def cost(self) -> Cost:
-        """Passes of the network in one step: crafting, and the loss, with AWP twice."""
+        """Network passes per step: crafting, and the loss (twice with AWP)."""
         forward, backward = self.crafting_passes()
-        loss, times = self.loss_passes(), 2 if self.awp_gamma else 1
+        loss, times = self.loss_passes(), 1 if self.weight_perturbation is None else 2
         return Cost(
             forward + times * loss.forward,
             backward + times * loss.backward_input,
             times * loss.backward_weights,
         )
 
-    # -- what frameworks use ----------------------------------------------------------------------------
+    # -- what a framework can use ----------------------------------------------------------------------------
 
     def crossentropy(self, y, logits):
-        """Cross-entropy with this framework's margin and label smoothing; one number an example."""
+        """Cross-entropy with this framework's margin and label smoothing; one value per example."""
         if logits.dtype in (tf.float16, tf.bfloat16):
             logits = tf.cast(logits, tf.float32)
-        return margin_crossentropy(y, logits, self.scale * self.margin, self.label_smoothing)
+        return margin_crossentropy(y, logits, self.scale * self.margin, self.shared.label_smoothing)
 
     @property
     def shipped(self) -> keras.Model:
-        """The plain classifier that training is for: `net`, or its average."""
+        """The plain classifier to ship: `net`, or its average."""
         return self.net if self.averaged is None else self.averaged
 
     def victim(self, training: bool, averaged: bool = False) -> Victim:
@@ -245,27 +266,21 @@ class AdversarialModel(keras.Model):
         return tf.cast(self.epsilon_schedule(self.optimizer.iterations), self.image_dtype)
 
     def current_attack(self):
-        """The training attack at this step: with a schedule, `attack` in a ball of another size."""
+        """The training attack at this step: with a schedule, `attack` with another epsilon."""
         return self.attack if self.epsilon_schedule is None else self.attack.with_epsilon(self.epsilon())
 
-    def positions(self, x):
-        """Where the examples stand in the global batch, whatever replica they are on."""
-        count = tf.shape(x)[0]
-        return tf.range(count) + _images_before(x)
-
     def gradients(self, x, x_adv, y, sample_weight=None):
-        """`(terms, mean loss, gradients of the weights)` for a batch; may be called again in a step."""
+        """`(terms, mean loss, gradients of the weights)` for a batch; can be called again in a step."""
         terms, loss, gradients, _ = self.backward(x, x_adv, y, sample_weight)
         return terms, loss, gradients
 
     def backward(self, x, x_adv, y, sample_weight=None, sources=()):
         """As `gradients`, and from the same backward pass the gradients of `sources`, such as `[x_adv]`."""
-        if not self.awp_gamma:
+        if self.weight_perturbation is None:
             return self._backward(x, x_adv, y, sample_weight, sources)
-        with awp.restoring(self.net.non_trainable_variables):
+        with restoring(self.net.non_trainable_variables):
             _, _, gradients, _ = self._backward(x, x_adv, y, sample_weight)
-        started = tf.cast(tf.convert_to_tensor(self.optimizer.iterations) >= self.awp_start, self.image_dtype)
-        with awp.moved_up(self.net.trainable_variables, gradients, self.awp_gamma * started):
+        with self.weight_perturbation.perturbed(self.net, gradients, self.optimizer.iterations):
             return self._backward(x, x_adv, y, sample_weight, sources)
 
     def _backward(self, x, x_adv, y, sample_weight=None, sources=()):
@@ -281,35 +296,27 @@ class AdversarialModel(keras.Model):
             loss = tf.reduce_mean(losses)
             if self.net.losses:
                 loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.net.losses])
-            # Stops before anything is updated; the programs say at which step.
+            # Stops before anything is updated.
             loss = tf.debugging.check_numerics(loss, "the training loss")
             scaled = self.optimizer.scale_loss(loss / replicas.count())
         gradients, of_sources = tape.gradient(scaled, (self.net.trainable_variables, list(sources)))
         return terms, loss, gradients, of_sources
 
     def update_weights(self, gradients) -> None:
-        """One update of the optimiser, and of all that follows the weights."""
-        if self.clip_norm is not None:
-            gradients = self._clipped(gradients)
+        """One update of the optimizer, and of the average of the weights."""
+        if self.shared.clip_norm is not None:
+            # The gradients contain the loss scale of mixed precision.
+            limit = self.optimizer.scale_loss(tf.constant(self.shared.clip_norm, self.image_dtype))
+            gradients = replicas.clipped(gradients, limit)
         gradients = replicas.placed(gradients)
         self.optimizer.apply_gradients(zip(gradients, self.net.trainable_variables, strict=True))
-        self.average_moving_statistics()
-        if self.ema:
-            update_average(self.averaged, self.net, self.ema, self.optimizer.iterations)
-
-    def _clipped(self, gradients) -> list:
-        """Gradients whose sum over the replicas, without the scale of mixed precision, is short enough.
-
-        Keras clips what each replica has for itself, so that the number of replicas would change the result.
-        """
-        limit = self.optimizer.scale_loss(tf.constant(self.clip_norm, self.image_dtype))
-        clipped, _ = tf.clip_by_global_norm(replicas.total(gradients), limit)
-        # The optimiser will add them up again.
-        return [gradient / replicas.count() for gradient in clipped]
+        replicas.synchronize(self.net.non_trainable_variables)
+        if self.average is not None:
+            self.average.after_update(self.net, self.optimizer.iterations)
 
     def log_step(self, x, y, terms: Terms, loss, sample_weight=None) -> dict:
         """Updates the metrics of a training step and returns the logs."""
-        self._loss_tracker.update_state(loss, sample_weight=tf.shape(x)[0])
+        self.loss_tracker.update_state(loss, sample_weight=tf.shape(x)[0])
         logged = ["loss"]
         for tracker, logits in (
             (self.clean_accuracy, terms.clean_logits),
@@ -321,31 +328,22 @@ class AdversarialModel(keras.Model):
         predictions = terms.clean_logits if terms.clean_logits is not None else terms.adversarial_logits
         return self._logs(x, y, predictions, sample_weight, logged)
 
-    def average_moving_statistics(self):
-        """Makes the moving statistics of all replicas equal; Keras lets them drift apart, silently."""
-        floats = [v for v in self.net.non_trainable_variables if tf.as_dtype(v.dtype).is_floating]
-        if replicas.count() == 1 or not floats:
-            return
-        sums = replicas.total([tf.convert_to_tensor(v) for v in floats])
-        for variable, value in zip(floats, sums, strict=True):
-            variable.assign(value / replicas.count())
-
     # -- Keras ------------------------------------------------------------------------------------------
 
     def compile(self, optimizer="sgd", *, metrics=None, jit_compile=False, **kwargs):
-        """As in Keras, without `loss`: the framework brings its own.
+        """As in Keras, without `loss`: the framework has its own.
 
         XLA is off unless asked for: on CPU it makes convolutions about ten times slower.
         """
         if kwargs.get("loss") is not None:
-            raise InputError(f"{type(self).__name__} brings its own loss. Leave `loss` out of `compile`.")
+            raise InputError(f"{type(self).__name__} has its own loss. Leave `loss` out of `compile`.")
         super().compile(optimizer=optimizer, metrics=metrics, jit_compile=jit_compile, **kwargs)
 
     def call(self, inputs, training=False):
         return self.net(inputs, training=True) if training else self.shipped(inputs, training=False)
 
     def make_train_function(self, force=False):
-        # An optimizer that makes its variables inside the first step has that step traced twice.
+        # If the optimizer created its variables in the first step, that step would be traced twice.
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.net.trainable_variables)
@@ -361,7 +359,7 @@ class AdversarialModel(keras.Model):
         return self.test_function
 
     def unpack(self, data):
-        """`(images, int32 labels [N], sample weights or None)` of what Keras gives to a step."""
+        """`(images, int32 labels [N], sample weights or None)` from what Keras passes to a step."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if y is None:
             raise InputError("Adversarial training needs labels: fit on (images, labels).")
@@ -372,8 +370,8 @@ class AdversarialModel(keras.Model):
         )
         check(
             y.shape.rank in (None, 1) or y.shape[1:] == (1,),
-            f"Expected labels as integers of shape [batch]. Received: the shape {y.shape}. Of one-hot "
-            "labels take the argmax.",
+            f"Expected labels as integers of shape [batch]. Received: the shape {y.shape}. Take the "
+            "argmax of one-hot labels.",
         )
         y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
         if sample_weight is not None:
@@ -382,7 +380,7 @@ class AdversarialModel(keras.Model):
 
     def train_step(self, data):
         x, y, sample_weight = self.unpack(data)
-        x_adv = self.craft(x, y) if self.needs_attack else x
+        x_adv = self.craft(x, y) if self.options.crafts else x
         terms, loss, gradients = self.gradients(x, x_adv, y, sample_weight)
         self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
@@ -391,18 +389,18 @@ class AdversarialModel(keras.Model):
         x, y, sample_weight = self.unpack(data)
         net = self.shipped
         logits = net(x, training=False)
-        # Image by image: the last batch may be short on one replica, or filled up with images of no weight.
-        self._loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, x.dtype)), sample_weight)
+        # Per image: the last batch may be smaller on one replica, or padded with images of weight zero.
+        self.loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, x.dtype)), sample_weight)
         self.clean_accuracy.update_state(y, logits, sample_weight)
         logged = ["loss", "clean_accuracy"]
         if self.validation_attack is not None:
-            # A metric counts the batches because Keras resets metrics when an evaluation begins.
+            # A metric counts the batches, because Keras resets metrics at the beginning of an evaluation.
             seed = rng.fold(self.seed, 1, self._validated_batches.result())
             self._validated_batches.update_state(1.0)
             victim = self.victim(training=False, averaged=self.averaged is not None)
-            # Any attack may measure, and only those that craft for training know float64.
+            # Any attack can be used for validation, and only those for training support float64.
             images = tf.cast(x, tf.float32)
-            x_adv = self.validation_attack(victim, images, y, ids=self.positions(x), seed=seed)
+            x_adv = self.validation_attack(victim, images, y, ids=replicas.positions(x), seed=seed)
             self.robust_accuracy.update_state(y, net(x_adv, training=False), sample_weight)
             logged.append("robust_accuracy")
         return self._logs(x, y, logits, sample_weight, logged)
@@ -411,11 +409,6 @@ class AdversarialModel(keras.Model):
         results = self.compute_metrics(x, y, predictions, sample_weight)
         ours = {"loss", "clean_accuracy", "robust_accuracy", "validated_batches"}
         return {name: value for name, value in results.items() if name not in ours or name in logged}
-
-    def _get_metrics_result_or_logs(self, logs):
-        # What our steps leave out would make Keras take the mean of what the replicas log for themselves.
-        results = self.get_metrics_result()
-        return {name: results.get(name, value) for name, value in logs.items()}
 
     def save(self, filepath, overwrite=True, **kwargs):
         """Writes the plain classifier."""
@@ -426,18 +419,17 @@ class AdversarialModel(keras.Model):
         self.shipped.export(filepath, **kwargs)
 
 
+def _checked_head(net: keras.Model):
+    """The last layer; refuses a classifier that ends in a softmax."""
+    head = net.layers[-1] if net.layers else None
+    check(
+        not isinstance(head, keras.layers.Softmax)
+        and getattr(head, "activation", None) is not keras.activations.softmax,
+        "Training and attacks need logits, and this model ends in a softmax. Leave the softmax out.",
+    )
+    return head
+
+
 def _takes_float64(net) -> bool:
     inputs = getattr(net, "inputs", None) or ()
     return any(tf.as_dtype(each.dtype) == tf.float64 for each in inputs)
-
-
-def _images_before(x):
-    """How many images of the global batch are on replicas before this one."""
-    count = tf.shape(x)[0]
-    if replicas.count() == 1:
-        return 0
-    if x.shape[0] is not None:
-        return replicas.index() * count
-    # A last batch that the replicas do not share evenly, in validation.
-    mine = tf.one_hot(replicas.index(), replicas.count()) * tf.cast(count, tf.float32)
-    return tf.cast(tf.cumsum(replicas.total([mine])[0], exclusive=True)[replicas.index()], tf.int32)

@@ -3,13 +3,11 @@
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.losses import logit_pairing
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
-from athe_tf.utils.errors import check, check_choice
-
-PAIRING_FORMS = ("l2", "mse")
+from athe_tf.training.options import ALPOptions
 
 
 class ALP(AdversarialModel):
-    """ALP: be right on both images, and have similar logits for them (Kannan et al., 2018).
+    """ALP: cross-entropy on both images, plus the distance between their logits (Kannan et al., 2018).
 
     Training objective (Table 1 of the HE paper): `0.5 CE(f(x), y) + 0.5 CE(f(x*), y) + pairing * D(x, x*)`,
     with HE the margin loss of Eq. 6 in the first two terms. `D` compares the logits divided by the head's
@@ -20,7 +18,11 @@ class ALP(AdversarialModel):
     cosines, the code attacks the scaled ones (`logit_scale="model"`, the default). Kannan et al. attack a
     random target; the HE paper, and this class, attack the true label.
 
-    ALP has been broken by strong attacks where it stood alone (Engstrom et al., 2018): evaluate it well.
+    ALP on its own has been broken by strong attacks (Engstrom et al., 2018): evaluate it with strong attacks.
+
+    Example:
+
+    >>> trainer = athe_tf.training.ALP(net, athe_tf.attacks.PGD(8 / 255, steps=10), pairing=0.5)
 
     Args:
         net: A Keras model from images in [0, 1] to logits.
@@ -30,27 +32,26 @@ class ALP(AdversarialModel):
         **kwargs: Those of `AdversarialModel`.
     """
 
+    options_class = ALPOptions
+
     def __init__(
         self,
         net,
         attack: Attack | None = None,
         *,
-        pairing: float = 0.5,
-        pairing_form: str = "mse",
+        pairing: float = ALPOptions.pairing,
+        pairing_form: str = ALPOptions.pairing_form,
         **kwargs,
     ):
-        super().__init__(net, attack, **kwargs)
-        check(pairing >= 0, f"`pairing` must not be negative. Received: pairing={pairing}.")
-        check_choice("pairing_form", pairing_form, PAIRING_FORMS)
-        self.pairing = pairing
-        self.pairing_form = pairing_form
+        super().__init__(net, attack, pairing=pairing, pairing_form=pairing_form, **kwargs)
 
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.net(x, training=True)
         adversarial = self.net(x_adv, training=True)
         losses = 0.5 * self.crossentropy(y, clean) + 0.5 * self.crossentropy(y, adversarial)
-        distance = logit_pairing(clean / self.scale, adversarial / self.scale, self.pairing_form)
-        return Terms(losses + self.pairing * distance, clean_logits=clean, adversarial_logits=adversarial)
+        distance = logit_pairing(clean / self.scale, adversarial / self.scale, self.options.pairing_form)
+        losses += self.options.pairing * distance
+        return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)
 
     def loss_passes(self) -> Cost:
         return Cost(2, 2, 2)

@@ -1,34 +1,54 @@
-"""Adversarial weight perturbation: the gradient at weights that do worse (Wu et al., 2020).
-
-With `awp_gamma`, one step of any framework
-
-1. takes the gradient of the training loss at the weights w (and forgets what the pass did to moving
-   statistics),
-2. moves every kernel up along it, to w + v with `||v|| = gamma ||w||`, tensor by tensor; biases and the
-scales
-   of batch normalisation, which have one axis, stay,
-3. takes the gradient there, puts the weights back bit for bit, and lets the optimiser use it.
-
-That is one more forward and backward pass of the loss. The released code lets the optimiser work on w + v and
-subtracts v afterwards; here weight decay sees w. The paper uses gamma 0.01 with PGD-AT and 0.005 with TRADES.
-"""
+"""Adversarial weight perturbation: the gradient at weights that do worse (Wu et al., 2020)."""
 
 import contextlib
 
+import keras
 import tensorflow as tf
 
+from athe_tf.training.options import PerturbationOptions, check_perturbation
 from athe_tf.utils import replicas
-from athe_tf.utils.errors import check
+from athe_tf.utils.options import check_option
 
 
-def check_gamma(gamma: float, head) -> None:
-    """Refuses what cannot be perturbed."""
-    check(0 <= gamma < 1, f"`awp_gamma` must lie in [0, 1). Received: awp_gamma={gamma}.")
-    check(
-        not gamma or getattr(head, "weight_norm", None) != "project",
-        "AWP moves the class weights off the sphere that weight_norm='project' keeps them on. "
-        f"Received: awp_gamma={gamma}. Use weight_norm='differentiable'.",
-    )
+class AWP:
+    """Adversarial weight perturbation, for any framework.
+
+    One step
+
+    1. computes the gradient of the training loss at the weights w, and restores the moving statistics,
+    2. moves every kernel along it, to w + v with `||v|| = gamma ||w||` per tensor; biases and the scales of
+       batch normalization, which have one axis, stay,
+    3. computes the gradient there, restores the weights bit for bit, and hands the gradient to the optimizer.
+
+    That is one more forward and backward pass of the loss. The released code lets the optimizer work on w + v
+    and subtracts v afterwards; here weight decay sees w. The paper uses gamma 0.01 with PGD-AT and 0.005 with
+    TRADES.
+
+    Example:
+
+    >>> trainer = athe_tf.training.TRADES(net, attack, weight_perturbation=athe_tf.training.AWP(0.005))
+
+    Args:
+        gamma: The size of the perturbation relative to the weights.
+        start: The first update with perturbed weights. Defaults to 0.
+    """
+
+    def __init__(self, gamma: float, start: int = 0):
+        check_option(PerturbationOptions, "awp_gamma", gamma, "gamma")
+        self.gamma = gamma
+        self.start = start
+
+    def __repr__(self) -> str:
+        return f"AWP({self.gamma}, start={self.start})"
+
+    def check_net(self, net: keras.Model) -> None:
+        """Raises `InputError` for a classifier whose weights cannot be perturbed."""
+        check_perturbation(self.gamma, getattr(net.layers[-1], "weight_norm", None))
+
+    def perturbed(self, net: keras.Model, gradients, update):
+        """Context in which the weights of `net` are moved along `gradients`; restored afterwards."""
+        started = tf.cast(tf.convert_to_tensor(update) >= self.start, tf.float64)
+        return moved_up(net.trainable_variables, gradients, self.gamma * started)
 
 
 def perturbation(weight, gradient, gamma):
@@ -41,32 +61,26 @@ def perturbation(weight, gradient, gamma):
 
 @contextlib.contextmanager
 def moved_up(variables, gradients, gamma):
-    """Inside, every variable with two axes or more is moved up its gradient; afterwards all are as before."""
+    """Context in which variables with several axes are moved along their gradients; restored afterwards."""
     pairs = [(v, g) for v, g in zip(variables, gradients, strict=True) if len(v.shape) > 1 and g is not None]
     kernels = [variable for variable, _ in pairs]
     with restoring(kernels):
         values = [tf.convert_to_tensor(kernel) for kernel in kernels]
-        steps = [
-            perturbation(value, gradient, gamma)
-            for value, gradient in zip(values, _over_replicas([g for _, g in pairs]), strict=True)
-        ]
+        # Each replica has the gradient of its part of the batch; all move along that of the global batch.
+        slopes = replicas.total([gradient for _, gradient in pairs])
+        steps = [perturbation(value, slope, gamma) for value, slope in zip(values, slopes, strict=True)]
         assign_all(kernels, [value + step for value, step in zip(values, steps, strict=True)])
         yield
 
 
 @contextlib.contextmanager
 def restoring(variables):
-    """Puts variables back to what they were on entry, bit for bit."""
+    """Restores variables to their values on entry, bit for bit."""
     kept = [tf.identity(tf.convert_to_tensor(variable)) for variable in variables]
     try:
         yield
     finally:
         assign_all(variables, kept)
-
-
-def _over_replicas(gradients) -> list:
-    """Each replica has the gradient of its part of the batch; all move by that of the whole."""
-    return replicas.total(gradients)
 
 
 def assign_all(variables, values) -> None:

@@ -1,11 +1,11 @@
-"""How batch normalisation and dropout behave while adversarial images are crafted.
+"""How batch normalization and dropout behave while adversarial examples are crafted.
 
-| mode | statistics that normalise | moving statistics | who does so |
+| mode | statistics used to normalise | moving statistics | used by |
 |---|---|---|---|
-| `eval` | moving ones | unchanged | TRADES, HE, MART, PAS |
-| `train` | the batch's | updated by every pass | FastAT, FreeAT, Rice et al. |
-| `batch_no_update` | the batch's | unchanged | Gowal et al. |
-| `frozen_clean` | those of the clean batch | unchanged | LLR |
+| `eval` | moving statistics | unchanged | TRADES, HE, MART, PAS |
+| `train` | batch statistics | updated in every pass | FastAT, FreeAT, Rice et al. |
+| `batch_no_update` | batch statistics | unchanged | Gowal et al. |
+| `frozen_clean` | statistics of the clean batch | unchanged | LLR |
 
 Dropout is active in all but `eval`.
 """
@@ -18,25 +18,22 @@ from athe_tf.layers.batch_norm import (
     foreign_batch_norms,
     frozen_batch_statistics,
 )
-from athe_tf.utils.errors import InputError, check_choice
-
-BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
+from athe_tf.utils.errors import InputError
 
 
-def check_bn_mode(mode: str, net) -> None:
-    """Refuses a mode that a model's own batch normalisation cannot follow."""
-    check_choice("bn_mode", mode, BN_MODES)
+def check_batch_norm(mode: str, net) -> None:
+    """Raises `InputError` for a mode that the model's batch normalization does not support."""
     if mode in ("batch_no_update", "frozen_clean") and foreign_batch_norms(net):
         raise InputError(
             f"bn_mode='{mode}' needs athe_tf.BatchNorm, and this model has keras.layers.BatchNormalization, "
-            "which cannot use batch statistics without updating its own. Use bn_mode='eval', or build the "
-            "model with athe_tf.BatchNorm."
+            "which cannot use batch statistics without updating its moving statistics. Use bn_mode='eval', "
+            "or build the model with athe_tf.BatchNorm."
         )
 
 
 @contextlib.contextmanager
 def crafting_mode(mode: str, net, x):
-    """Inside, call `net(..., training=flag)` with the flag that is yielded."""
+    """Yields the value of `training` for `net(..., training=...)` inside the context."""
     if mode == "batch_no_update":
         with batch_statistics_without_update():
             yield True

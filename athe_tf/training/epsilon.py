@@ -1,27 +1,27 @@
 """The radius of the training attack as a function of the number of updates.
 
-Periodic adversarial scheduling (Liu et al., 2020) lets epsilon rise from nearly nothing in every period of
-the training, because large perturbations make the first steps hard. The training attack takes steps in
-proportion.
+Periodic adversarial scheduling (Liu et al., 2020) lets epsilon rise from a small value in every period of
+the training, because large perturbations make the first steps difficult. The step size of the training attack
+is scaled in proportion.
 """
 
-import itertools
 import math
 
 import tensorflow as tf
 
-from athe_tf.utils.errors import check, check_choice
-
-KINDS = ("constant", "cosine", "linear")
+from athe_tf.training.options import EpsilonOptions, check_epsilon_order, check_rising
+from athe_tf.utils.errors import check
+from athe_tf.utils.options import check_option
 
 
 class EpsilonSchedule:
-    """Epsilon at every update: a rise in each period that stops at the target.
+    """Epsilon as a function of the update: it rises in each period and stops at the target.
 
-    With r from 0 to 1 the part of a period that is over, epsilon is `lowest + (highest - lowest) * shape(r)`,
-    no more than `target`; the shape is `r` for `"linear"` and `(1 - cos(pi r)) / 2` for `"cosine"`. With
-    `highest` above `target` the rise ends before the period does: at its middle for a linear one to twice the
-    target. A `warm_up` makes r the part of so many updates instead. `"constant"` is the target throughout.
+    With r, from 0 to 1, the fraction of the period that is over, epsilon is
+    `lowest + (highest - lowest) * shape(r)`, no more than `target`; the shape is `r` for `"linear"` and
+    `(1 - cos(pi r)) / 2` for `"cosine"`. With `highest` above `target` the rise ends before the period does:
+    halfway for a linear rise to twice the target. With `warm_up`, r is the fraction of this many updates
+    instead. `"constant"` is the target throughout.
 
     All radii are in pixels of [0, 1]; nothing is ever divided by 255.
 
@@ -34,8 +34,8 @@ class EpsilonSchedule:
     Args:
         kind: `"constant"`, `"linear"` or `"cosine"`.
         target: The epsilon to train for.
-        ends: The updates at which periods end, in rising order; the last is the end of the training, and
-            from there on epsilon stays.
+        ends: The updates at which periods end, in rising order; the last is the end of the training, after
+            which epsilon stays constant.
         lowest: Where every period begins. Defaults to 0.
         highest: Where the rise would end. Defaults to `2 * target`, with `warm_up` to `target`.
         warm_up: The length of the rise in updates. Defaults to the length of the period.
@@ -51,20 +51,14 @@ class EpsilonSchedule:
         highest: float | None = None,
         warm_up: float | None = None,
     ):
-        check_choice("kind", kind, KINDS)
+        check_option(EpsilonOptions, "epsilon_schedule", kind, "kind")
         ends = [int(end) for end in ends]
-        check(
-            len(ends) > 0 and ends[0] > 0 and all(a < b for a, b in itertools.pairwise(ends)),
-            f"`ends` must be updates in rising order. Received: ends={ends}.",
-        )
+        check(len(ends) > 0, "`ends` must not be empty. Give the update at which the training ends.")
+        check_rising(ends, "`ends`", above=0)
         if highest is None:
             highest = target if warm_up else 2 * target
-        check(
-            0 <= lowest <= target <= highest,
-            "Epsilon rises from `lowest` towards `highest` and stops at `target`. "
-            f"Received: lowest={lowest:g}, target={target:g}, highest={highest:g}.",
-        )
-        check(warm_up is None or warm_up > 0, f"`warm_up` must be larger than 0. Received: {warm_up}.")
+        check_epsilon_order(lowest, target, highest)
+        check_option(EpsilonOptions, "epsilon_warmup", warm_up, "warm_up")
         self.kind = kind
         self.target = target
         self.ends = ends

@@ -4,19 +4,25 @@ import keras
 import tensorflow as tf
 
 from athe_tf.utils.errors import check
+from athe_tf.utils.keras_compat import OptimizerWithCoupledDecay
 
 
-@keras.saving.register_keras_serializable(package="athe_tf")
-class MomentumSGD(keras.optimizers.Optimizer):
+# The registered name is part of the files that older versions wrote.
+@keras.saving.register_keras_serializable(package="athe_tf", name="MomentumSGD")
+class TorchSGD(OptimizerWithCoupledDecay):
     """SGD with momentum and coupled weight decay, equal to PyTorch's.
 
         v <- momentum * v + (gradient + weight_decay * w)
         w <- w - learning_rate * v
 
-    `keras.optimizers.SGD` differs twice. It keeps the learning rate inside the velocity, so that after a
-    drop the old rate goes on for 10 to 20 steps; and its weight decay is decoupled, which at the same
-    number and momentum 0.9 is about ten times weaker. Weight decay is the most sensitive setting of
-    adversarial training, so published recipes need this one.
+    `keras.optimizers.SGD` differs in two ways. It keeps the learning rate inside the velocity, so that after
+    a drop the old rate stays in effect for 10 to 20 steps; and its weight decay is decoupled, which at the
+    same number and momentum 0.9 is about ten times weaker (1 / (1 - momentum)). Weight decay is the most
+    sensitive setting of adversarial training, so published recipes need this one.
+
+    Example:
+
+    >>> optimizer = TorchSGD(0.1, momentum=0.9, weight_decay=5e-4)
 
     Args:
         learning_rate: A number or a schedule. Defaults to 0.1.
@@ -28,13 +34,7 @@ class MomentumSGD(keras.optimizers.Optimizer):
     """
 
     def __init__(
-        self,
-        learning_rate=0.1,
-        momentum=0.9,
-        weight_decay=0.0,
-        nesterov=False,
-        name="momentum_sgd",
-        **kwargs,
+        self, learning_rate=0.1, momentum=0.9, weight_decay=0.0, nesterov=False, name="torch_sgd", **kwargs
     ):
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         check(0 <= momentum < 1, f"`momentum` must lie in [0, 1). Received: momentum={momentum}.")
@@ -57,16 +57,13 @@ class MomentumSGD(keras.optimizers.Optimizer):
     def update_step(self, gradient, variable, learning_rate):
         learning_rate = tf.cast(learning_rate, variable.dtype)
         gradient = tf.cast(gradient, variable.dtype)
-        if self.weight_decay and self._use_weight_decay(variable):
+        if self.weight_decay and self.decays(variable):
             gradient = gradient + self.weight_decay * tf.convert_to_tensor(variable)
-        velocity = self.velocities[self._get_variable_index(variable)]
+        velocity = self.state_of(variable, self.velocities)
         updated = self.momentum * tf.convert_to_tensor(velocity) + gradient
         self.assign(velocity, updated)
         step = gradient + self.momentum * updated if self.nesterov else updated
         self.assign_sub(variable, learning_rate * step)
-
-    def _apply_weight_decay(self, variables):
-        """Nothing: the decay is part of the gradient in `update_step`."""
 
     def get_config(self):
         return super().get_config() | {

@@ -1,17 +1,21 @@
-"""Ordinary training, the baseline."""
+"""Standard training, the baseline."""
 
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.training.options import StandardOptions
 
 
 class Standard(AdversarialModel):
-    """Training on clean images: cross-entropy, with the margin when the head is a hypersphere.
+    """Training on clean images: cross-entropy, with the margin for hypersphere heads.
 
-    An attack is optional and used only to measure `val_robust_accuracy`. The best epoch is that of the
-    highest clean accuracy: by robust accuracy it would be one that has learnt nothing yet.
+    An attack is optional and used only to measure `val_robust_accuracy`. The best epoch is the one
+    with the highest clean accuracy: robust accuracy would select one that has learnt nothing yet.
+
+    Example:
+
+    >>> trainer = athe_tf.training.Standard(net)
     """
 
-    needs_attack = False
-    chosen_by = "clean"
+    options_class = StandardOptions
 
     def training_loss(self, x, x_adv, y) -> Terms:
         logits = self.net(x, training=True)

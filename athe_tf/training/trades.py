@@ -3,11 +3,12 @@
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.losses import kl_divergence
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
-from athe_tf.utils.errors import InputError, check
+from athe_tf.training.options import TRADESOptions
+from athe_tf.utils.errors import InputError
 
 
 class TRADES(AdversarialModel):
-    """TRADES: be right on the clean image, and say the same on its neighbours (Zhang et al., 2019).
+    """TRADES: cross-entropy on clean images, plus a divergence of predictions (Zhang et al., 2019).
 
     Training objective: `CE(f(x), y) + beta * KL(f(x) || f(x*))`, with HE the margin loss of Eq. 6 in its
     first term and no margin in the second. The attack maximises the same divergence. Gradients flow through
@@ -15,51 +16,47 @@ class TRADES(AdversarialModel):
 
     Table 1 of the HE paper writes a cross-entropy between the two predictions; its rebuttal and its code
     use KL, which has the same maximiser. The paper's lambda is `beta` here, `1/lambda` in the TRADES paper.
-    The released TRADES code passes the clean batch twice; here its logits are used twice.
+    The released TRADES code computes the clean logits twice; here they are computed once and used twice.
 
     Example:
 
-    >>> attack = athe_tf.attacks.PGD(8 / 255, step_size=2 / 255, steps=10, loss="kl", start="gaussian")
-    >>> trainer = TRADES(net, attack, beta=6.0, margin=0.2)
-    >>> trainer.compile(optimizer=athe_tf.training.MomentumSGD(0.1))
+    >>> attack = athe_tf.attacks.PGD(8 / 255, step_size=2 / 255, steps=10)
+    >>> trainer = athe_tf.training.TRADES(net, attack, beta=6.0, margin=0.2)
+    >>> trainer.compile(optimizer=athe_tf.training.TorchSGD(0.1))
     >>> trainer.fit(train, validation_data=validation)
 
     Args:
         net: A Keras model from images in [0, 1] to logits.
-        attack: A PGD attack. With another loss than `"kl"`, an attack on KL with the same settings is used
-            for crafting, and this one for validation.
+        attack: A PGD attack. An attack on KL with the same settings is used for crafting, and this one for
+            validation. It starts from `0.001 N(0, I)` unless it is given a `start`; `"zero"` is refused.
         beta: Weight of the divergence, 1 to 10. Defaults to 6.
         **kwargs: Those of `AdversarialModel`.
     """
 
-    def __init__(self, net, attack: Attack | None = None, *, beta: float = 6.0, **kwargs):
-        super().__init__(net, attack, **kwargs)
-        check(beta >= 0, f"`beta` must not be negative. Received: beta={beta}.")
-        self.beta = beta
-        self.attack = on_kl(attack)
+    options_class = TRADESOptions
+
+    def __init__(self, net, attack: Attack | None = None, *, beta: float = TRADESOptions.beta, **kwargs):
+        super().__init__(net, attack, beta=beta, **kwargs)
+
+    def prepared_attack(self, attack):
+        attack = super().prepared_attack(attack)
+        if not hasattr(attack, "with_loss"):
+            raise InputError(
+                "TRADES crafts with an attack that maximizes the KL divergence, such as PGD. "
+                f"Received: {type(attack).__name__}."
+            )
+        return attack.with_loss("kl")
 
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.net(x, training=True)
         adversarial = self.net(x_adv, training=True)
-        losses = self.crossentropy(y, clean) + self.beta * kl_divergence(clean, adversarial)
+        losses = self.crossentropy(y, clean) + self.options.beta * kl_divergence(clean, adversarial)
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)
 
     def crafting_passes(self) -> tuple[int, int]:
         forward, backward = super().crafting_passes()
-        # One more forward pass gives the clean prediction that the attack moves away from.
+        # One more forward pass for the clean prediction.
         return forward + 1, backward
 
     def loss_passes(self) -> Cost:
         return Cost(2, 2, 2)
-
-
-def on_kl(attack):
-    """The same attack, on the divergence from the clean prediction."""
-    if not hasattr(attack, "with_loss"):
-        raise InputError(
-            "TRADES crafts with an attack that climbs the KL divergence, such as PGD. "
-            f"Received: {type(attack).__name__}."
-        )
-    # At the clean image the divergence is zero, and so is its gradient.
-    start = "gaussian" if attack.start == "zero" else attack.start
-    return attack.with_loss("kl", start=start)

@@ -1,18 +1,27 @@
-"""The error for input that cannot work, and the number formats that messages share."""
+"""Errors for invalid input, and checks that raise them."""
 
+import numbers
 from typing import Any
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used.
+    """Invalid input from the user.
 
-    The message says what is wrong, what was expected, what was received and, where there is one, the
-    remedy. The command-line programs print it without a traceback and exit with code 2.
+    The message says what is wrong, what was expected, what was received and, if possible, a remedy. The
+    command-line programs print it without a traceback and exit with code 2.
+
+    Example:
+
+    >>> try:
+    ...     athe_tf.models.build("wrn-34-1O", num_classes=10)
+    ... except athe_tf.InputError as error:
+    ...     print(str(error)[:55])
+    Unknown model 'wrn-34-1O'. Did you mean 'wrn-34-10'? Av
     """
 
 
 class NotApplicable(InputError):
-    """An attack needs more than this victim offers.
+    """An attack needs more information than the victim provides.
 
     Evaluation reports such an attack as *not run*, with this message, and never replaces it by another.
     """
@@ -24,10 +33,19 @@ def check(condition: bool, message: str) -> None:
         raise InputError(message)
 
 
+def check_integer(argument: str, value: Any, least: int) -> None:
+    """Raises `InputError` unless `value` is an integer of at least `least`."""
+    check(
+        isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least,
+        f"Invalid value for argument `{argument}`. Expected an integer of at least {least}. "
+        f"Received: {argument}={value!r}.",
+    )
+
+
 def check_choice(argument: str, value: Any, choices) -> None:
     """Raises `InputError` unless `value` is one of `choices`."""
-    if value not in choices:
-        raise InputError(
-            f"Invalid value for argument `{argument}`. Expected one of {sorted(choices)}. "
-            f"Received: {argument}={value!r}."
-        )
+    check(
+        value in choices,
+        f"Invalid value for argument `{argument}`. Expected one of {sorted(choices)}. "
+        f"Received: {argument}={value!r}.",
+    )

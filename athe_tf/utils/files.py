@@ -1,19 +1,20 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of files."""
 
 import contextlib
 import os
 import pathlib
 import secrets
+from collections.abc import Iterator
 
-#: How the names of files that are being written begin.
+#: Prefix of the names of files that are being written.
 TEMPORARY = ".athe_tf-"
 
 
 @contextlib.contextmanager
-def replacing(path):
-    """Yields a temporary path beside `path` that takes its place when all went well.
+def replacing(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a temporary path in the same folder that replaces `path` if no error occurs.
 
-    File and folder are synced: after a power cut there is the old file or the new one.
+    File and folder are synced: after a power failure, either the old file or the new one is there.
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,8 +30,8 @@ def replacing(path):
         raise
 
 
-def write_text(path, text: str, errors: str = "strict") -> None:
-    """Replaces the text of a file as a whole; a file that has it already is left alone."""
+def write_text(path: str | pathlib.Path, text: str, errors: str = "strict") -> None:
+    """Replaces the text of a file atomically; a file that already has it is not touched."""
     path = pathlib.Path(path)
     content = text.encode("utf-8", errors)
     with contextlib.suppress(OSError):
@@ -41,7 +42,7 @@ def write_text(path, text: str, errors: str = "strict") -> None:
 
 
 def sync(path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
+    """Waits until a file, or the entries of a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

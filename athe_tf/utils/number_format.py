@@ -1,10 +1,10 @@
-"""Numbers as people write them: `8/255` is a number everywhere, and is printed as one."""
+"""Numbers as text: fractions such as `8/255` are read and written everywhere."""
 
 from athe_tf.utils.errors import InputError
 
 
 def parse_number(text) -> float:
-    """Reads `0.031`, `8/255` or a number.
+    """Parses `0.031`, `8/255` or a number.
 
     Example:
 
@@ -21,7 +21,7 @@ def parse_number(text) -> float:
 
 
 def format_number(value: float) -> str:
-    """Writes whole 255ths as people do, unless a short decimal says the same.
+    """Formats multiples of 1/255 as fractions, unless a short decimal is exact.
 
     Example:
 
@@ -33,3 +33,21 @@ def format_number(value: float) -> str:
     if float(decimal) != value and abs(pixels) < 255 and abs(pixels - round(pixels)) < 1e-9:
         return f"{round(pixels)}/255"
     return decimal
+
+
+def format_duration(seconds: float) -> str:
+    """Writes a time as people say it.
+
+    Example:
+
+    >>> format_duration(1.24), format_duration(75), format_duration(7260), format_duration(200000)
+    ('1.2 s', '1 min 15 s', '2 h 1 min', '2.3 days')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole / 86400:.1f} days"

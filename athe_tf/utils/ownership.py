@@ -1,7 +1,7 @@
-"""Which files this library made: only those are replaced or removed.
+"""Recognizes files that this library wrote: only those are replaced or removed.
 
-Pages and cards end with a comment that holds a digest of the rest, so that a file that somebody wrote or
-changed by hand is known. JSON files name athe_tf, and arrays have the names that we give.
+Pages and cards end with a comment that contains a digest of the rest, so that a file that was written or
+changed by hand is recognized. JSON files name athe_tf, and archives have known arrays.
 """
 
 import hashlib
@@ -16,20 +16,20 @@ from athe_tf.utils.files import TEMPORARY
 _SIGNATURE = re.compile(r"<!-- athe_tf ([0-9a-f]{16}) -->\n\Z")
 #: Arrays of every `examples.npz`.
 EXAMPLE_ARRAYS = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
-#: Arrays of every file of a state folder; the file that says which model and images the folder belongs to;
-#: how the names of files with images end.
+#: Arrays of every file of a state folder; the file that identifies its model and images; the suffix of files
+#: with images.
 STATE_ARRAYS = frozenset({"identity.npy", "logits.npy"})
 OWNER = "evaluation.npz"
 IMAGES = ".images.npy"
 
 
 def signed(text: str) -> str:
-    """A page or a card with the comment that says it is ours and unchanged."""
+    """Appends the comment with the digest to a page or a card."""
     return f"{text}<!-- athe_tf {_digest(text)} -->\n"
 
 
 def is_ours(path) -> bool:
-    """Whether this library wrote the file, and nobody changed it since."""
+    """Whether this library wrote the file, and it was not changed since."""
     path = pathlib.Path(path)
     try:
         if path.suffix == ".npz":
@@ -53,7 +53,7 @@ def holds_arrays(path, names: frozenset[str]) -> bool:
 
 
 def check_ours(*paths) -> None:
-    """Raises `InputError` for a file that is there and is not ours, before anything is written."""
+    """Raises `InputError` if one of the files exists and is not ours."""
     for path in map(pathlib.Path, paths):
         if path.exists() and not is_ours(path):
             raise InputError(
@@ -63,20 +63,20 @@ def check_ours(*paths) -> None:
 
 
 def check_state_folder(folder) -> None:
-    """Raises `InputError` when a folder is there that holds other things than the state of an evaluation."""
+    """Raises `InputError` if a folder contains other files than the state of an evaluation."""
     folder = pathlib.Path(folder)
     found = folder.iterdir() if folder.is_dir() else ()
     if all(path.name.startswith(TEMPORARY) for path in found):
         return
     if not holds_arrays(folder / OWNER, STATE_ARRAYS):
         raise InputError(
-            f"The folder '{folder}' holds other things than the state of an evaluation. Move it, or choose "
+            f"The folder '{folder}' contains other files than the state of an evaluation. Move it, or choose "
             "another folder."
         )
 
 
 def remove_state(folder) -> None:
-    """Removes what a finished evaluation kept, and the folder if nothing else is in it."""
+    """Removes the state of a finished evaluation, and the folder if nothing else is in it."""
     folder = pathlib.Path(folder)
     if not holds_arrays(folder / OWNER, STATE_ARRAYS):
         return

@@ -1,70 +1,82 @@
 """Names such as "trades" or "wrn-34-10", and the objects they stand for.
 
-A registry knows its names without importing what they stand for, so that a command line with a typo is
-answered before TensorFlow starts.
+A registry knows its names without importing what they stand for, so that a typo is reported before TensorFlow
+starts.
 """
 
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.imports import import_object, is_import_path
 
 
-def unknown_name(kind: str, name: str, available, also=()) -> InputError:
-    """The error for a name that nobody registered, with the nearest one that somebody did.
+def unknown_name(kind: str, name: str, available: Iterable[str], also: Iterable[str] = ()) -> InputError:
+    """The error for an unknown name, with the most similar known one.
 
     Args:
         kind: What the name stands for.
         name: The name.
-        available: The names that there are.
-        also: Further names that may be meant, too many or too plain to be listed.
+        available: The known names.
+        also: Further names to suggest that the message does not list.
     """
-    hint = did_you_mean(name, [*available, *also])
-    return InputError(f"Unknown {kind} '{name}'.{hint} Available: {', '.join(sorted(available))}.")
+    known = sorted(available)
+    hint = did_you_mean(name, [*known, *also])
+    return InputError(f"Unknown {kind} '{name}'.{hint} Available: {', '.join(known)}.")
 
 
-def did_you_mean(name: str, names) -> str:
-    """A question for the end of a message, if one of `names` is near; else nothing."""
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A question for the end of a message if one of `names` is similar, else an empty string."""
+    nearest = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
 class Registry:
     """Maps names to objects that are imported on first use.
 
+    A name of the form `module:Name` stands for an object outside the registry.
+
+    Example:
+
+    >>> numbers = Registry("parser", "athe_tf.utils", {"number": "number_format:parse_number"})
+    >>> numbers.get("number")("8/255")
+    0.03137254901960784
+    >>> numbers.get("math:sqrt")(9.0)
+    3.0
+
     Args:
         kind: What the names stand for, in the words of an error message: "framework", "attack".
-        package: The package whose modules hold the objects; pass `__name__`.
+        package: The package whose modules hold the objects.
         entries: From a name to `"module:object"`, the module relative to `package`.
+        extensible: Whether `module:Name` is accepted. Defaults to `True`.
     """
 
-    def __init__(self, kind: str, package: str, entries: Mapping[str, str]):
+    def __init__(self, kind: str, package: str, entries: Mapping[str, str], extensible: bool = True):
         self.kind = kind
         self.package = package
         self.entries = dict(entries)
+        self.extensible = extensible
 
-    def __contains__(self, name) -> bool:
+    def __repr__(self) -> str:
+        return f"Registry({self.kind!r}, {sorted(self.entries)})"
+
+    def __contains__(self, name: object) -> bool:
         return name in self.entries
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
 
     def check(self, name: str) -> None:
-        """Raises `InputError`, with the nearest known name, unless `name` is registered."""
-        if name not in self.entries:
+        """Raises `InputError`, with a similar name, unless `name` is registered or `module:Name`."""
+        if name not in self.entries and not (self.extensible and is_import_path(name)):
             raise unknown_name(self.kind, name, self.entries)
 
-    def get(self, name: str):
+    def get(self, name: str) -> Any:
         """The object that `name` stands for."""
         self.check(name)
+        if name not in self.entries:
+            return import_object(name, self.kind)
         module, _, attribute = self.entries[name].partition(":")
         return getattr(importlib.import_module(f"{self.package}.{module}"), attribute)
-
-    def attribute(self, name: str):
-        """Serves a package's `__getattr__`: its registered objects by their Python names."""
-        for target in self.entries.values():
-            module, _, attribute = target.partition(":")
-            if attribute == name:
-                return getattr(importlib.import_module(f"{self.package}.{module}"), name)
-        raise AttributeError(f"module '{self.package}' has no attribute '{name}'")

@@ -1,28 +1,28 @@
-"""What the replicas of a `tf.distribute` strategy tell each other; on one device there is nobody to tell.
+"""Communication between the replicas of a `tf.distribute` strategy; without effect on one device.
 
 For code that runs on a replica, such as layers in training and the steps of a framework. Not inside a
-`tf.while_loop`, where replicas cannot meet.
+`tf.while_loop`, where replicas cannot communicate.
 """
 
 import tensorflow as tf
 
 
 def count() -> int:
-    """How many replicas compute this step."""
+    """Number of replicas that compute this step."""
     context = tf.distribute.get_replica_context()
     return 1 if context is None else context.num_replicas_in_sync
 
 
-def index():
-    """Which of them this one is: an integer tensor."""
+def index() -> tf.Tensor:
+    """The index of this replica: an integer tensor."""
     return tf.distribute.get_replica_context().replica_id_in_sync_group
 
 
 def placed(values: list) -> list:
-    """The same values, with a device on record.
+    """The same values, with an explicit device.
 
-    Where a worker has one device, TensorFlow asks the value itself where the result should be, and fails on
-    values such as gradients, which often do not say where they are.
+    On workers with one device, TensorFlow puts a result on the device of the value, and fails on values
+    without one, such as many gradients.
     """
     if count() == 1:
         return list(values)
@@ -45,9 +45,45 @@ def total(values: list) -> list:
 def mean(value):
     """The mean over all replicas of a tensor, differentiable any number of times.
 
-    The gradient of a mean with respect to one replica's value is the mean of what all replicas send back.
+    The gradient of a mean with respect to one replica's value is the mean of the gradients of all replicas.
     """
     if count() == 1:
         return tf.identity(value), lambda gradient: gradient
     context = tf.distribute.get_replica_context()
     return context.all_reduce(tf.distribute.ReduceOp.MEAN, placed([value]))[0], mean
+
+
+def positions(x):
+    """The positions of the examples in the global batch, whichever replica they are on."""
+    number = tf.shape(x)[0]
+    if count() == 1:
+        return tf.range(number)
+    if x.shape[0] is not None:
+        return tf.range(number) + index() * number
+    # A last batch that the replicas do not share evenly, in validation.
+    mine = tf.one_hot(index(), count()) * tf.cast(number, tf.float32)
+    before = tf.cumsum(total([mine])[0], exclusive=True)[index()]
+    return tf.range(number) + tf.cast(before, tf.int32)
+
+
+def clipped(gradients: list, limit) -> list:
+    """Gradients whose sum over the replicas is no longer than `limit`.
+
+    Keras clips what each replica has for itself, so that the number of replicas would change the result.
+    """
+    shortened, _ = tf.clip_by_global_norm(total(gradients), limit)
+    # The optimizer will add them up again.
+    return [gradient / count() for gradient in shortened]
+
+
+def synchronize(variables) -> None:
+    """Gives floating-point variables the mean of their values on all replicas.
+
+    Keras lets moving statistics of batch normalization drift apart, silently.
+    """
+    floats = [variable for variable in variables if tf.as_dtype(variable.dtype).is_floating]
+    if count() == 1 or not floats:
+        return
+    sums = total([tf.convert_to_tensor(variable) for variable in floats])
+    for variable, value in zip(floats, sums, strict=True):
+        variable.assign(value / count())

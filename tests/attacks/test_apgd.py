@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks import apgd_steps as pace_rules
+from athe_tf.attacks import apgd_steps
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.curved_case import curved_model
 from tests.linear_case import grey_images, linear_model, predictions, radii
@@ -99,25 +99,25 @@ def test_larger_epsilon_is_exact_and_counts_only_the_last_ball(linear):
     [(100, [22, 41, 57, 70, 80, 87, 93, 99]), (20, [4, 7, 9, *range(10, 21)]), (1, [1])],
 )
 def test_checkpoints_are_the_published_ones(steps, expected):
-    assert pace_rules.checkpoints(steps) == expected
+    assert apgd_steps.checkpoints(steps) == expected
 
 
 def test_step_size_is_halved_when_too_few_steps_raised_the_loss():
-    pace = pace_rules.MomentumPace(athe_tf.threat.Linf(0.1), 100)
+    policy = apgd_steps.MomentumSteps(athe_tf.threat.Linf(0.1), 100)
     x = tf.zeros([3, 1, 1, 1])
-    memory = pace.memory(x, x, resumed=False)
-    best = pace_rules.Iterate(x + 1.0, x + 2.0, tf.constant([50.0] * 3))
+    memory = policy.memory(x, x, resumed=False)
+    best = apgd_steps.Iterate(x + 1.0, x + 2.0, tf.constant([50.0] * 3))
     # One example rises always, one never, one always but for the last five steps: 17 of 22 are enough.
     for i in range(23):
         loss = tf.constant([i, -i, min(i, 17)], tf.float32)
-        now, memory = pace.look(tf.constant(i), x, pace_rules.Iterate(x, x, loss), best, memory)
+        now, memory = policy.checkpoint(tf.constant(i), x, apgd_steps.Iterate(x, x, loss), best, memory)
     np.testing.assert_allclose(memory[1], [0.2, 0.1, 0.2])
     np.testing.assert_array_equal(now.x[:, 0, 0, 0], [0, 1, 0])
     np.testing.assert_array_equal(now.gradient[:, 0, 0, 0], [0, 2, 0])
     # The next check halves the others, whose best loss did not change; not the one that was just halved.
     for i in range(23, 42):
         loss = tf.fill([3], float(i))
-        _, memory = pace.look(tf.constant(i), x, pace_rules.Iterate(x, x, loss), best, memory)
+        _, memory = policy.checkpoint(tf.constant(i), x, apgd_steps.Iterate(x, x, loss), best, memory)
     np.testing.assert_allclose(memory[1], [0.1, 0.1, 0.1])
 
 
@@ -125,7 +125,7 @@ def test_first_steps_follow_the_formula(linear):
     """Two steps by hand: the first of 2 epsilon without momentum, the second with a quarter of it."""
     y, epsilon = predictions(linear, IMAGES), 0.04
     attack = attacks.get("apgd-ce-2", epsilon=epsilon)
-    start = pace_rules.MomentumPace(attack.threat, 2).start(
+    start = apgd_steps.MomentumSteps(attack.threat, 2).start(
         tf.constant(IMAGES), tf.range(60), athe_tf.utils.rng.fold(athe_tf.utils.rng.fold(0), 0)
     )
     points = [np.clip(start, IMAGES - epsilon, IMAGES + epsilon)]
@@ -149,7 +149,7 @@ def test_first_steps_follow_the_formula(linear):
 
 def test_sparse_sign_moves_as_many_pixels_as_it_is_given():
     gradient = tf.reshape(tf.constant([[1.0, -5.0, 3.0, 2.0], [1.0, -5.0, 3.0, 2.0]]), [2, 2, 2, 1])
-    direction = pace_rules.sparse_sign(gradient, tf.constant([2.7, 0.0]))
+    direction = apgd_steps.sparse_sign(gradient, tf.constant([2.7, 0.0]))
     np.testing.assert_allclose(tf.reshape(direction, [2, 4]), [[0, -0.5, 0.5, 0], [0, -1, 0, 0]])
 
 
@@ -174,11 +174,11 @@ def test_neither_batch_size_nor_company_changes_an_image(curved, name, norm, eps
     whole = attack.run(curved, x, y, seed=5)
     pieces = attack.run(curved, x, y, batch_size=7, seed=5)
     half = attack.run(curved, x[20:], y[20:], ids=np.arange(20, 40), seed=5)
-    np.testing.assert_array_equal(whole.success, pieces.success)
-    np.testing.assert_array_equal(whole.success[20:], half.success)
-    # The sign of a gradient that is zero but for rounding is anybody's guess: one image may take another way.
+    # The sign of a gradient that is zero but for rounding depends on the processor and the batch: one image
+    # may take another way, and on some machines another end.
     same = np.isclose(whole.x_adv, pieces.x_adv, atol=1e-5).all(axis=(1, 2, 3))
-    assert same.sum() >= 39
+    assert same.sum() >= 39 and (whole.success[20:] != half.success).sum() <= 1
+    np.testing.assert_array_equal(whole.success[same], pieces.success[same])
     np.testing.assert_array_equal(whole.gradients[same], pieces.gradients[same])
     assert 0 < whole.success.sum() < 40
 
@@ -286,11 +286,11 @@ def test_dlr_with_two_classes_is_refused_with_a_remedy():
     "name, kwargs, message",
     [
         ("apgd-ce-0", {}, "`steps` must be at least 1"),
-        ("apgd-ce", {"restarts": 0}, "`restarts` must be at least 1"),
+        ("apgd-ce", {"restarts": 0}, "`?restarts`? must be at least 1"),
         ("apgd-ce", {"logit_scale": -1}, "Expected 'model' or a positive number"),
         ("apgd-ce", {"larger_epsilon": True}, "schedule for norm='l1'. Received: norm='linf'"),
         ("apgd-t", {"n_targets": 0}, "`n_targets` must be at least 1"),
-        ("apgd-t", {"loss": "ce"}, "cannot be made so"),
+        ("apgd-t", {"loss": "ce"}, "Invalid arguments for the attack"),
     ],
 )
 def test_impossible_arguments_are_refused(name, kwargs, message):

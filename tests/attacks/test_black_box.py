@@ -162,8 +162,8 @@ def test_estimated_gradients_succeed_beyond_the_radius_and_never_below(linear, n
     y = predictions(linear, IMAGES)
     radius = radii(linear, IMAGES, y, "linf")
     epsilon = float(np.median(radius))
-    # ZOO moves a coordinate by step_size a visit: here across half of the ball.
-    step = {"step_size": epsilon} if name.startswith("zoo") else {}
+    # ZOO moves a coordinate by learning_rate a visit: here across half of the ball.
+    step = {"learning_rate": epsilon} if name.startswith("zoo") else {}
     result = attacks.get(name, epsilon=epsilon, **step).run(linear, IMAGES, y)
     assert result.success[1.5 * radius <= epsilon].all()
     assert not result.success[radius > epsilon * (1 + 1e-4)].any()
@@ -222,7 +222,7 @@ def test_a_probe_that_is_not_a_number_does_not_spoil_the_gradient():
 def test_zoo_updates_one_coordinate_at_a_time(linear):
     y = predictions(linear, IMAGES)
     # Five queries: the clean one, one update, the last test, and what a test after the update may need.
-    x_adv = attacks.get("zoo-5", epsilon=0.5, step_size=0.02)(linear, IMAGES, y).numpy()
+    x_adv = attacks.get("zoo-5", epsilon=0.5, learning_rate=0.02)(linear, IMAGES, y).numpy()
     moved = abs(x_adv - IMAGES).reshape(60, -1)
     assert ((moved > 1e-6).sum(1) <= 1).all() and (moved.max(1) > 0).mean() > 0.9
     # The first step of Adam has the length of its learning rate.
@@ -284,6 +284,8 @@ def test_names_and_settings_say_how_an_attack_was_run():
         "step_size": 0.031 / 4,
         "samples": 128,
         "sigma": 0.001,
+        "chunk": 256,
+        "targeted": False,
     }
     assert attacks.get("zoo", epsilon=0.1).settings()["n_queries"] == 20_000
     assert attacks.get("zoo-300", epsilon=0.1).settings()["n_queries"] == 300

@@ -40,7 +40,7 @@ def test_costs_are_exact_when_steps_run_out():
     model = linear_model(classes=12)
     y = predictions(model, IMAGES)
     # With a tenth of the images already wrong and no overshoot at all, one step does not always cross.
-    result = attacks.get("deepfool-1", epsilon=0.1, candidates=4, overshoot=0.0).run(model, IMAGES, y)
+    result = attacks.get("deepfool-1", epsilon=0.1, n_targets=3, overshoot=0.0).run(model, IMAGES, y)
     assert (result.queries == 3).all() and (result.gradients == 3).all()
 
 
@@ -53,7 +53,7 @@ def test_scale_and_shift_of_the_logits_do_not_matter(linear):
     np.testing.assert_array_equal(plain.success, other.success)
 
 
-def test_candidates_are_the_likeliest_classes(linear):
+def test_targets_are_the_likeliest_classes(linear):
     y = predictions(linear, IMAGES)
     logits = np.asarray(linear(IMAGES))
     kernel = linear.layers[-1].get_weights()[0]
@@ -61,7 +61,7 @@ def test_candidates_are_the_likeliest_classes(linear):
     second = np.argsort(logits, axis=1)[:, -2]
     slope = np.linalg.norm(kernel[:, second] - kernel[:, y], axis=0)
     expected = (logits[rows, y] - logits[rows, second]) / slope
-    result = attacks.get("deepfool", epsilon=1.0, norm="l2", candidates=2).run(linear, IMAGES, y)
+    result = attacks.get("deepfool", epsilon=1.0, norm="l2", n_targets=1).run(linear, IMAGES, y)
     # A third class may be met on the way to the second, never the other way round.
     assert (result.norm <= expected * 1.021 + 2e-5).all()
     np.testing.assert_allclose(np.median(result.norm / expected), 1.02, atol=0.005)

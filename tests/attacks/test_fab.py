@@ -139,7 +139,7 @@ def test_stopping_at_epsilon_saves_passes_and_keeps_the_verdict(linear):
     y = predictions(linear, IMAGES)
     reusing = {"epsilon": 0.03, "reuse_passes": True}
     full = attacks.get("fab-20", **reusing).run(linear, IMAGES, y)
-    stopped = attacks.get("fab-20", **reusing, stop_at_epsilon=True).run(linear, IMAGES, y)
+    stopped = attacks.get("fab-20", **reusing, stop_on_success=True).run(linear, IMAGES, y)
     np.testing.assert_array_equal(full.success, stopped.success)
     # One clean pass, twenty with the slopes of the four other classes, one for the last iterate.
     assert (full.queries == 22).all() and (full.gradients == 80).all()
@@ -152,9 +152,9 @@ def test_restarts_begin_at_half_of_epsilon_and_only_survivors_see_them(linear):
     y = predictions(linear, IMAGES)
     for norm in NORMS:
         attack = attacks.get("fab-3x2", epsilon=0.03, norm=norm)
-        start = attack._start(IMAGES, np.arange(60), 0, 0, 1)
+        start = attack._start(IMAGES, np.arange(60), 0, 1)
         np.testing.assert_allclose(attack.threat.distance(IMAGES, start), 0.015, rtol=1e-3)
-        np.testing.assert_array_equal(attack._start(IMAGES, np.arange(60), 0, 0, 0), IMAGES)
+        np.testing.assert_array_equal(attack._start(IMAGES, np.arange(60), 0, 0), IMAGES)
     attack = attacks.get("fab-3x2", epsilon=0.03)
     once, twice = attacks.get("fab-3", epsilon=0.03).run(linear, IMAGES, y), attack.run(linear, IMAGES, y)
     assert not (once.success & ~twice.success).any() and (twice.norm <= once.norm).all()
@@ -165,9 +165,9 @@ def test_targets_are_the_likeliest_other_classes(linear):
     y = predictions(linear, IMAGES)
     order = np.argsort(-np.asarray(linear(IMAGES)), axis=1)
     attack = attacks.get("fab-t", epsilon=0.03, n_targets=2, restarts=2)
-    victim = attacks.victim.victim(linear)
+    victim = attacks.victim(linear)
     assert attack.rounds(victim) == 4
     for round_index, rank in enumerate([1, 2, 1, 2]):
-        target = attack.targets(victim, IMAGES, y, round_index)[0]
+        target = attack.round_inputs(victim, attack.clean_inputs(victim, IMAGES), y, None, 0, round_index)[0]
         np.testing.assert_array_equal(target, order[:, rank])
     assert attacks.get("fab-t", epsilon=0.03).rounds(victim) == 4

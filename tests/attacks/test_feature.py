@@ -1,4 +1,4 @@
-"""Feature Attack, and PGD through normalised features."""
+"""Feature Attack, and PGD through normalized features."""
 
 import keras
 import numpy as np
@@ -92,7 +92,7 @@ def test_another_pool_needs_no_other_trace(net, images):
         traces.append(1)
         return whole.features(x)
 
-    target = attacks.victim.Victim(whole.logits, features=features, num_classes=4)
+    target = attacks.Victim(whole.logits, features=features, num_classes=4)
     attack = attacks.get("feature-2", epsilon=0.06, n_targets=2)
     attack.run(target, *images)
     count = len(traces)
@@ -118,7 +118,7 @@ def test_epsilon_zero_changes_nothing(net, images):
 
 
 def test_a_victim_without_features_is_not_attacked(net, images):
-    for name, who in (("feature", "Feature Attack"), ("fn-pgd", "PGD through normalised features")):
+    for name, who in (("feature", "Feature Attack"), ("fn-pgd", "PGD through normalized features")):
         with pytest.raises(NotApplicable, match=f"{who} needs penultimate features"):
             attacks.get(name, epsilon=0.1).run(lambda x: net(x), *images)
 

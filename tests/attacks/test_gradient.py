@@ -280,13 +280,13 @@ def test_unknown_names_are_answered(name, message):
 @pytest.mark.parametrize(
     "kwargs, message",
     [
-        ({"steps": -1}, "`steps` must not be negative"),
-        ({"restarts": 0}, "`restarts` must be at least 1"),
-        ({"start": "unifrom"}, "Received: start='unifrom'"),
+        ({"steps": -1}, "steps must be finite and not negative"),
+        ({"restarts": 0}, "`?restarts`? must be at least 1"),
+        ({"start": "unifrom"}, "Unknown start 'unifrom'. Did you mean 'uniform'"),
         ({"select": "best"}, "Received: select='best'"),
         ({"logit_scale": 0}, "Expected 'model' or a positive number"),
         ({"loss": "cee"}, "Unknown attack loss 'cee'. Did you mean 'ce'"),
-        ({"stepz": 3}, "cannot be made so: .*stepz"),
+        ({"stepz": 3}, "Invalid arguments for the attack .*stepz"),
     ],
 )
 def test_impossible_arguments_are_refused(kwargs, message):
@@ -313,6 +313,23 @@ def test_bad_batches_are_refused(linear, x, y, message):
 def test_dlr_with_two_classes_is_refused_with_a_remedy():
     with pytest.raises(InputError, match="needs at least 3 classes. Received: num_classes=2. Use 'margin'"):
         attacks.get("pgd-2", epsilon=0.1, loss="dlr").run(linear_model(classes=2), IMAGES, np.zeros(60, int))
+
+
+def test_only_an_attack_without_a_start_takes_a_framework_s_default():
+    assert attacks.PGD(0.1).start == "uniform"
+    assert attacks.PGD(0.1).with_default_start("gaussian").start == "gaussian"
+    assert attacks.PGD(0.1, start="uniform").with_default_start("gaussian").start == "uniform"
+    assert attacks.BIM(0.1).with_default_start("gaussian").start == "zero"
+
+
+def test_a_changed_copy_keeps_all_else_and_the_name():
+    attack = attacks.get("mim-7", epsilon=0.1, decay=0.5)
+    changed = attack.with_loss("kl", start="gaussian")
+    expected = attack.settings() | {"loss": "kl", "start": "gaussian"}
+    assert changed.settings() == expected and changed.name == "mim-7"
+    assert attack.with_epsilon(0.2).settings() == attack.settings() | {"epsilon": 0.2, "step_size": 0.05}
+    with pytest.raises(InputError, match="'multitargeted' cannot be changed like this: .*loss"):
+        attacks.MultiTargeted(0.1).with_loss("kl")
 
 
 def test_epsilon_zero_returns_the_input(linear):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks.multitargeted import ranked_target
+from athe_tf.attacks.targets import ranked_target
 from athe_tf.utils.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
@@ -49,7 +49,7 @@ def test_targets_are_ranked_by_clean_logit_without_the_label():
 def test_more_targets_and_more_restarts_never_help_the_model(linear):
     y = predictions(linear, IMAGES)
     chain = [
-        attacks.get(name, epsilon=0.006, top_k=k).run(linear, IMAGES, y).success
+        attacks.get(name, epsilon=0.006, n_targets=k).run(linear, IMAGES, y).success
         for name, k in (("multitargeted-2", 1), ("multitargeted-2", 3), ("multitargeted-2x3", 3))
     ]
     for weaker, stronger in itertools.pairwise(chain):
@@ -78,14 +78,14 @@ def test_training_gets_the_target_with_the_largest_margin(linear):
         logits[np.arange(60), y] = -np.inf
         return logits.max(1) - own
 
-    one, every = margin(top_k=1), margin()
+    one, every = margin(n_targets=1), margin()
     assert (every >= one - 1e-5).all() and (every > one + 1e-3).any()
 
 
 def test_settings_say_what_was_attacked():
-    settings = attacks.get("multitargeted-20", epsilon=0.1, top_k=4).settings()
-    assert settings["targets"] == 4 and settings["steps"] == 20 and settings["loss"] == "gap"
-    assert attacks.get("multitargeted", epsilon=0.1).settings()["targets"] == "all"
+    settings = attacks.get("multitargeted-20", epsilon=0.1, n_targets=4).settings()
+    assert settings["n_targets"] == 4 and settings["steps"] == 20 and settings["loss"] == "gap"
+    assert attacks.get("multitargeted", epsilon=0.1).settings()["n_targets"] is None
 
 
 def test_an_unknown_number_of_classes_is_found_out_or_refused_with_a_remedy(linear):
@@ -94,8 +94,8 @@ def test_an_unknown_number_of_classes_is_found_out_or_refused_with_a_remedy(line
     assert told.stages[0].rounds == found_out.stages[0].rounds == 4
     np.testing.assert_array_equal(told.success, found_out.success)
     # A single call has no clean pass to learn it from.
-    with pytest.raises(InputError, match=r"does not say how many classes.*num_classes=.*or `top_k`"):
+    with pytest.raises(InputError, match=r"number of classes .* is unknown.*num_classes=.*set `n_targets`"):
         attack(lambda x: linear(x), IMAGES, y)
-    with pytest.raises(InputError, match="`top_k` must be at least 1"):
-        attacks.get("multitargeted", epsilon=0.1, top_k=0)
-    assert attacks.get("multitargeted", epsilon=0.1, top_k=9).rounds(athe_tf.victim(linear)) == 4
+    with pytest.raises(InputError, match="`n_targets` must be at least 1"):
+        attacks.get("multitargeted", epsilon=0.1, n_targets=0)
+    assert attacks.get("multitargeted", epsilon=0.1, n_targets=9).rounds(athe_tf.victim(linear)) == 4

@@ -1,11 +1,11 @@
-"""Two lanes change the speed of an attack and nothing else."""
+"""Two streams change the speed of an attack and nothing else."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from athe_tf import attacks
-from athe_tf.attacks.engine import parallel as lanes
+from athe_tf.attacks.engine import parallel
 from athe_tf.attacks.engine.victim import Victim, victim
 from tests.linear_case import grey_images, linear_model, predictions
 
@@ -13,7 +13,7 @@ IMAGES = grey_images(64)
 
 
 def crafted(model, y, monkeypatch, count):
-    monkeypatch.setattr(lanes, "lane_count", lambda: count)
+    monkeypatch.setattr(parallel, "stream_count", lambda: count)
     attack = attacks.get("pgd-5", epsilon=0.05)
     target = victim(model)
 
@@ -24,37 +24,37 @@ def crafted(model, y, monkeypatch, count):
     return inside().numpy()
 
 
-def test_crafting_in_two_lanes_gives_the_same_images(monkeypatch):
+def test_crafting_in_two_streams_gives_the_same_images(monkeypatch):
     model = linear_model()
     y = predictions(model, IMAGES)
     one, two = (crafted(model, y, monkeypatch, count) for count in (1, 2))
     np.testing.assert_allclose(one, two, atol=1e-6)
 
 
-def test_evaluation_in_two_lanes_gives_the_same_verdicts(monkeypatch):
+def test_evaluation_in_two_streams_gives_the_same_verdicts(monkeypatch):
     model = linear_model()
     y = predictions(model, IMAGES)
     results = []
     for count in (1, 2):
-        monkeypatch.setattr(lanes, "lane_count", lambda count=count: count)
+        monkeypatch.setattr(parallel, "stream_count", lambda count=count: count)
         results.append(attacks.get("pgd-5x2", epsilon=0.03).run(model, IMAGES, y, batch_size=10))
     np.testing.assert_array_equal(results[0].success, results[1].success)
     np.testing.assert_array_equal(results[0].queries, results[1].queries)
 
 
 def test_mapping_keeps_the_order_and_raises_what_a_call_raises(monkeypatch):
-    monkeypatch.setattr(lanes, "lane_count", lambda: 2)
-    assert list(lanes.map_in_lanes(lambda v: v * v, range(7))) == [(v, v * v) for v in range(7)]
+    monkeypatch.setattr(parallel, "stream_count", lambda: 2)
+    assert list(parallel.map_batches(lambda v: v * v, range(7))) == [(v, v * v) for v in range(7)]
 
     def fail(value):
         raise ValueError(f"no {value}")
 
     with pytest.raises(ValueError, match="no 3"):
-        list(lanes.map_in_lanes(fail, [3]))
+        list(parallel.map_batches(fail, [3]))
 
 
 def test_a_victim_in_training_mode_is_not_split(monkeypatch):
-    monkeypatch.setattr(lanes, "lane_count", lambda: 2)
+    monkeypatch.setattr(parallel, "stream_count", lambda: 2)
     sizes = []
 
     def logits(x):

@@ -34,7 +34,7 @@ def case():
     net = models.build("wrn-10-1", 10, input_shape=(8, 8, 3), mean=MEAN, std=STD)
     attack = attacks.PGD(0.1, step_size=0.05, steps=3, loss="kl", start="gaussian")
     trainer = training.TRADES(net, attack, beta=3.0)
-    trainer.compile(optimizer=training.MomentumSGD(0.1))
+    trainer.compile(optimizer=training.TorchSGD(0.1))
     trainer.fit(train_x, train_y, batch_size=64, epochs=5, verbose=0)
     x, y = rgb(splits.test)
     return net, x, y

@@ -6,7 +6,7 @@ import pytest
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks.engine.logit_checks import scale_warnings
+from athe_tf.attacks.engine.model_checks import scale_warnings
 from athe_tf.utils.errors import InputError
 from tests.linear_case import predictions
 

@@ -123,7 +123,7 @@ def test_no_room_to_move_means_no_success():
     [
         ({"steps": 0}, "`steps` must be at least 1"),
         ({"rotation": 200}, r"`rotation` must lie in \[0, 180\]"),
-        ({"translation": -1}, "`translation` must not be negative"),
+        ({"translation": -1}, "`translation` must be at least 0"),
         ({"grid": (5, 5, 0)}, "`grid` must be three positive numbers"),
     ],
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from athe_tf import attacks
+from athe_tf.utils.errors import InputError
 from tests.linear_case import DUAL, grey_images, linear_model, predictions
 
 IMAGES = grey_images(30)
@@ -56,5 +57,5 @@ def test_reaches_its_target_and_nothing_else_counts(linear, name, norm, kwargs):
 
 @pytest.mark.parametrize("name", ["fab", "apgd-dlr", "apgd-t", "deepfool"])
 def test_without_a_targeted_mode_there_is_no_such_argument(name):
-    with pytest.raises(attacks.InputError, match="targeted"):
+    with pytest.raises(InputError, match="targeted"):
         attacks.get(name, epsilon=0.1, targeted=True)

@@ -73,7 +73,7 @@ def test_the_setting_of_the_paper():
 
 @pytest.mark.parametrize(
     "given, names, message",
-    [([], None, "There are no models"), ([linear_model()], ["a", "b"], "2 names for 1 models")],
+    [([], None, "at least one model"), ([linear_model()], ["a", "b"], "2 names for 1 models")],
 )
 def test_what_cannot_work_is_refused(given, names, message, labels):
     with pytest.raises(InputError, match=message):

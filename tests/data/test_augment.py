@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from athe_tf.data import AUGMENTATIONS, augment
+from athe_tf.data import AUGMENTATIONS, ImageSet, augment
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError
 
@@ -100,3 +100,13 @@ def test_errors_say_what_is_wrong():
         InputError, match=r"Unknown augmentation 'pad_crop_flp'. Did you mean 'pad_crop_flip'\?"
     ):
         AUGMENTATIONS.check("pad_crop_flp")
+
+
+def inverted(images, seed, ids):
+    return 255 - images
+
+
+def test_a_function_of_the_users_own_augments_a_stream():
+    images = np.full([4, 2, 2, 1], 55, "uint8")
+    stream = ImageSet(images, np.zeros([4], int)).stream(4, seed=0, augmentation=f"{__name__}:inverted")
+    np.testing.assert_allclose(next(iter(stream))[0], 200 / 255, rtol=1e-6)

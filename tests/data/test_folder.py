@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import data
-from athe_tf.data import folder as room
+from athe_tf.data import folder, names
 from athe_tf.utils.errors import InputError
 
 
@@ -93,32 +93,32 @@ def test_a_set_without_training_images_can_be_tested_on(root, tmp_path):
 def test_a_broken_file_is_named(root):
     (root / "test" / "bee" / "0.png").write_bytes((root / "test" / "bee" / "0.png").read_bytes()[:30])
     with pytest.raises(
-        InputError, match=r"The file .*test/bee/0.png is not a PNG or JPEG image, or it is cut"
+        InputError, match=r"The file .*test/bee/0.png is not a PNG or JPEG image, or it is truncated"
     ):
         data.load(f"folder:{root}")
 
 
 def test_more_than_memory_holds_is_refused(root, monkeypatch):
-    monkeypatch.setattr(room, "IN_MEMORY_BYTES", 1000)
-    with pytest.raises(InputError, match=r"do not fit in memory.*Give a smaller image_size"):
+    monkeypatch.setattr(folder, "IN_MEMORY_BYTES", 1000)
+    with pytest.raises(InputError, match=r"do not fit in memory.*Use a smaller `image_size`"):
         data.load(f"folder:{root}")
 
 
 def test_folders_that_are_no_data_set_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"No such folder of images. Expected .* Received: folder:.*nowhere"):
-        data.check_name(f"folder:{tmp_path}/nowhere")
+        names.check_name(f"folder:{tmp_path}/nowhere")
     (tmp_path / "ant").mkdir()
     with pytest.raises(
-        InputError, match=r"nothing to test on. Expected folders `train` and `test`.*\['ant'\]"
+        InputError, match=r"has no test images. Expected folders `train` and `test`.*\['ant'\]"
     ):
-        data.check_name(f"folder:{tmp_path}")
+        names.check_name(f"folder:{tmp_path}")
     (tmp_path / "test" / "ant").mkdir(parents=True)
     with pytest.raises(InputError, match=r"at least 2 classes.*Received: \['ant'\]"):
-        data.check_name(f"folder:{tmp_path}")
+        names.check_name(f"folder:{tmp_path}")
     (tmp_path / "train" / "bee").mkdir(parents=True)
     (tmp_path / "train" / "cow").mkdir()
     with pytest.raises(InputError, match=r"has classes that .*train does not have. Received: \['ant'\]"):
-        data.check_name(f"folder:{tmp_path}")
+        names.check_name(f"folder:{tmp_path}")
     (tmp_path / "train" / "ant").mkdir()
     with pytest.raises(InputError, match=r"There are no images in .*train. Expected files that end with"):
         data.load(f"folder:{tmp_path}")
@@ -126,8 +126,8 @@ def test_folders_that_are_no_data_set_are_refused(tmp_path):
 
 def test_the_folders_are_checked_before_tensorflow_starts(root):
     code = f"""
-import sys, athe_tf.data
-athe_tf.data.check_name("folder:{root}")
+import sys, athe_tf.data.names
+athe_tf.data.names.check_name("folder:{root}")
 assert "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,7 +6,7 @@ import pytest
 
 from athe_tf import data
 from athe_tf.data.extra import predictions
-from athe_tf.data.mixed import MixedSet, spread
+from athe_tf.data.mixed import MixedSet, interleaved
 from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
@@ -59,8 +59,8 @@ def test_a_stream_can_start_anywhere_and_in_parts(mixed):
 
 
 def test_two_kinds_are_spread_evenly():
-    assert spread(3, 3) == [0, 3, 1, 4, 2, 5]
-    row = np.array(spread(96, 32)) >= 96
+    assert interleaved(3, 3) == [0, 3, 1, 4, 2, 5]
+    row = np.array(interleaved(96, 32)) >= 96
     assert [row[i : i + 16].sum() for i in range(0, 128, 16)] == [4] * 8
 
 
@@ -79,7 +79,7 @@ def test_measuring_sees_the_own_images_alone(mixed):
             r"must have the shape of the others, \(4, 4, 1\). Received: \(5, 5, 1\)",
         ),
         (lambda: MixedSet(labelled(9, 0), labelled(9, 0), 0.1).stream(4, seed=0), "images of both sets"),
-        (lambda: MixedSet(labelled(9, 0), labelled(2, 0), 0.5).stream(8, seed=0), "takes 4 extra images"),
+        (lambda: MixedSet(labelled(9, 0), labelled(2, 0), 0.5).stream(8, seed=0), "needs 4 extra images"),
     ],
 )
 def test_what_cannot_be_mixed_is_refused(make, message):
@@ -124,10 +124,10 @@ def test_unlabelled_images_get_the_predictions_of_a_model(tmp_path):
 @pytest.mark.parametrize(
     "arrays, settings, message",
     [
-        ({"image": np.zeros((2, 8, 8, 1), "uint8")}, {}, "has no `label`.*--extra_labels_by=FILE.keras"),
+        ({"image": np.zeros((2, 8, 8, 1), "uint8")}, {}, "has no `label`.*or give a model that labels"),
         ({"x": np.zeros(2)}, {}, "has no `image`. Expected `image` and `label`"),
         ({"image": np.zeros((2, 8, 8, 1), "uint8"), "label": np.zeros(2, int)}, {"extra_fraction": 1.0},
-         "--extra_fraction must lie between 0 and 1"),
+         r"--extra_fraction must lie in \(0, 1\)"),
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_fit_is_refused_before_anything_starts(arrays, settings, message, tmp_path):
@@ -143,5 +143,5 @@ def test_labels_must_be_classes_of_the_data_set(tmp_path):
 
 
 def test_a_labeller_without_images_is_refused():
-    with pytest.raises(InputError, match="--extra_labels_by labels the images of --extra_data"):
+    with pytest.raises(InputError, match="--extra_labels_by is about the images of --extra_data"):
         TrainConfig(extra_labels_by="m.keras")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from athe_tf import data
-from athe_tf.data import digits, npz
+from athe_tf.data import digits, names, npz
 from athe_tf.data.splits import channel_statistics
 from athe_tf.utils.errors import InputError
 
@@ -26,7 +26,7 @@ from athe_tf.utils.errors import InputError
     ],
 )
 def test_names_that_may_exist_are_accepted(name):
-    data.check_name(name)
+    names.check_name(name)
 
 
 @pytest.mark.parametrize(
@@ -47,41 +47,43 @@ def test_a_slip_is_answered_with_the_nearest_name(name, nearest):
     with pytest.raises(
         InputError, match=rf"Unknown data set '{name}'. Did you mean '{nearest}'\? Available: digits"
     ):
-        data.check_name(name)
+        names.check_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "cifar10:three", "cifar10/a/b", "two words"])
 def test_malformed_names_are_refused(name):
     with pytest.raises(InputError, match="Unknown data set"):
-        data.check_name(name)
+        names.check_name(name)
 
 
 def test_a_prepared_set_is_accepted_even_if_it_looks_like_a_slip(tmp_path):
     (tmp_path / "cifar11").mkdir()
-    data.check_name("cifar11", data_dir=tmp_path)
+    names.check_name("cifar11", data_dir=tmp_path)
     with pytest.raises(InputError, match="Did you mean 'cifar10'"):
-        data.check_name("cifar11")
+        names.check_name("cifar11")
 
 
 def test_a_name_is_a_string():
     with pytest.raises(InputError, match="Received: name=10"):
-        data.check_name(10)
+        names.check_name(10)
 
 
 def test_names_are_checked_without_tensorflow(tmp_path):
     np.savez(tmp_path / "a.npz", x_train=0, y_train=0, x_test=0, y_test=0)
     code = f"""
-import sys, athe_tf.data
+import sys, athe_tf.data.names
 for name in ("digits", "cifar10", "some_other_set", "npz:{tmp_path}/a.npz"):
-    athe_tf.data.check_name(name)
+    athe_tf.data.names.check_name(name)
 athe_tf.data.AUGMENTATIONS.check("pad_crop")
 for name in ("cifra10", "npz:/nowhere.npz"):
     try:
-        athe_tf.data.check_name(name)
+        athe_tf.data.names.check_name(name)
         raise AssertionError(name)
     except athe_tf.InputError:
         pass
-assert "tensorflow" not in sys.modules and "tensorflow_datasets" not in sys.modules
+for module in ("tensorflow", "keras"):
+    assert module not in sys.modules
+assert "tensorflow_datasets" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -103,8 +105,8 @@ def test_digits_are_the_published_ones():
     assert digest.hexdigest() == "9afe381ae5c64265ef4583851b3d87c0bb33280ae12dbb327d7539722169eff0"
 
 
-def test_digits_are_stratified_and_the_same_for_every_seed():
-    first, second = data.load("digits", seed=0), data.load("digits", seed=1)
+def test_digits_are_stratified_and_always_the_same():
+    first, second = data.load("digits"), data.load("digits")
     for part in ("train", "validation", "test"):
         for a, b in zip(getattr(first, part).arrays(), getattr(second, part).arrays(), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -135,7 +137,7 @@ def test_statistics_are_taken_for_each_channel_and_never_zero(dtype):
 def test_digits_keep_their_own_validation_images():
     data.load("digits", validation_size=200)
     with pytest.raises(
-        InputError, match=r"'digits' brings its own 200 validation images. .*validation_size=100"
+        InputError, match=r"'digits' has its own 200 validation images. .*validation_size=100"
     ):
         data.load("digits", validation_size=100)
 
@@ -153,8 +155,6 @@ def test_sizes_are_checked(arguments):
         data.load("digits", **arguments)
 
 
-def test_unknown_attributes_name_the_known_ones():
-    with pytest.raises(
-        AttributeError, match="Available: AUGMENTATIONS, check_extra, check_name, corrupt, load"
-    ):
+def test_unknown_attributes_are_refused():
+    with pytest.raises(AttributeError, match="lod"):
         _ = data.lod

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from athe_tf import data
+from athe_tf.data import names
 from athe_tf.utils.errors import InputError
 
 
@@ -44,9 +45,9 @@ def test_validation_is_held_out_of_train_and_nothing_is_lost(tmp_path):
     assert splits.num_classes == 3 and splits.class_names is None and splits.image_shape == (6, 5, 3)
 
 
-def test_the_held_out_images_do_not_depend_on_the_seed(tmp_path):
+def test_the_held_out_images_are_always_the_same(tmp_path):
     name = save(tmp_path, good())
-    first, second = data.load(name, seed=0), data.load(name, seed=1)
+    first, second = data.load(name), data.load(name)
     np.testing.assert_array_equal(first.validation.images, second.validation.images)
     np.testing.assert_array_equal(first.train.images, second.train.images)
 
@@ -117,7 +118,7 @@ IMAGES = np.zeros([60, 6, 5, 3], np.uint8)
         ),
         (
             {"y_test": np.arange(20) % 4},
-            r"must lie in 0..2, for there are 3 classes. Received: 3 in `y_test`",
+            r"must lie in 0..2 with 3 classes. Received: 3 in `y_test`",
         ),
         (
             {"y_train": np.arange(60) % 3 + 1},
@@ -127,7 +128,7 @@ IMAGES = np.zeros([60, 6, 5, 3], np.uint8)
         ({"y_train": np.array([None] * 60)}, r"`y_train` of .* cannot be read: Object arrays"),
         (
             {"x_test": np.zeros([20, 5, 5, 3], np.uint8)},
-            r"one shape. Expected \(5, 5, 3\).*Received: \(6, 5, 3\) in `x_train`",
+            r"the same shape. Expected \(5, 5, 3\).*Received: \(6, 5, 3\) in `x_train`",
         ),
         ({"x_test": IMAGES[:0], "y_test": np.zeros(0, int)}, r"The set `x_test` is empty"),
     ],
@@ -139,12 +140,12 @@ def test_a_wrong_file_is_explained(tmp_path, changes, message):
 
 def test_missing_file():
     with pytest.raises(InputError, match=r"No such data file. Expected a NumPy archive .* '/nowhere/a.npz'"):
-        data.check_name("npz:/nowhere/a.npz")
+        names.check_name("npz:/nowhere/a.npz")
 
 
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(InputError, match="No such data file"):
-        data.check_name(f"npz:{tmp_path}")
+        names.check_name(f"npz:{tmp_path}")
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", "truncated", "npy"])
@@ -158,8 +159,8 @@ def test_files_that_are_no_archive(tmp_path, content):
             np.save(file, np.zeros(3))
     else:
         path.write_bytes(content)
-    with pytest.raises(InputError, match="is not a NumPy archive, or it is cut short"):
-        data.check_name(f"npz:{path}")
+    with pytest.raises(InputError, match="is not a NumPy archive, or it is truncated"):
+        names.check_name(f"npz:{path}")
 
 
 def test_a_damaged_archive_is_explained(tmp_path):
@@ -169,7 +170,7 @@ def test_a_damaged_archive_is_explained(tmp_path):
     # In the middle of the first array: only its checksum can tell.
     content[500] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is not a NumPy archive, or it is cut short"):
+    with pytest.raises(InputError, match="is not a NumPy archive, or it is truncated"):
         data.load(name)
 
 

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from tensorflow.python.eager import context
 
 from athe_tf import data
-from athe_tf.data import tfds as room
+from athe_tf.data import tfds as tfds_loader
 from athe_tf.utils.errors import InputError
 
 
@@ -66,7 +66,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def streamed(root, monkeypatch):
-    monkeypatch.setattr(room, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(tfds_loader, "IN_MEMORY_BYTES", 0)
     splits = data.load("three_insects", data_dir=root, validation_size=10)
     # Small enough that an epoch needs several windows and several rounds of readers.
     splits.train.window, splits.train.readers = 32, 2
@@ -153,7 +153,7 @@ def test_images_of_several_sizes_need_an_image_size(tmp_path, monkeypatch):
     memory = data.load("ragged", data_dir=tmp_path, image_size=6)
     assert memory.image_shape == (6, 6, 3)
     np.testing.assert_array_equal(memory.test.images[:, 0, 0, 0], 10 * np.arange(12))
-    monkeypatch.setattr(room, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(tfds_loader, "IN_MEMORY_BYTES", 0)
     streamed = data.load("ragged", data_dir=tmp_path, image_size=6)
     np.testing.assert_array_equal(streamed.test.arrays(12)[0], memory.test.arrays()[0])
 
@@ -184,7 +184,7 @@ def test_a_set_without_training_images_can_be_tested_on(tmp_path):
 
 def test_a_set_without_test_images_is_refused(tmp_path):
     write_set(tmp_path, "only_train", {"train": numbered(12)})
-    with pytest.raises(InputError, match=r"nothing to test on. .* Received: \['train'\]"):
+    with pytest.raises(InputError, match=r"has no test images. .* Received: \['train'\]"):
         data.load("only_train", data_dir=tmp_path)
 
 
@@ -194,7 +194,7 @@ def test_labels_out_of_range_are_refused(tmp_path, monkeypatch):
     write_set(tmp_path, "bad_labels", {"test": (images, [0] * 11 + [-1])}, label=label)
     with pytest.raises(InputError, match=r"Labels must not be negative. Received: -1 in `y_test`"):
         data.load("bad_labels", data_dir=tmp_path)
-    monkeypatch.setattr(room, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(tfds_loader, "IN_MEMORY_BYTES", 0)
     with pytest.raises(InputError, match=r"Labels must not be negative. Received: -1"):
         data.load("bad_labels", data_dir=tmp_path)
 
@@ -203,9 +203,9 @@ def test_labels_out_of_range_stop_a_streamed_set(tmp_path, monkeypatch):
     images, _ = numbered(12)
     label = tfds.features.ClassLabel(num_classes=3)
     write_set(tmp_path, "bad_stream", {"test": (images, [0] * 11 + [-1])}, label=label)
-    monkeypatch.setattr(room, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(tfds_loader, "IN_MEMORY_BYTES", 0)
     # With known statistics, loading reads no image.
-    monkeypatch.setitem(room.STATISTICS, "bad_stream", ((0.5,) * 3, (0.2,) * 3))
+    monkeypatch.setitem(tfds_loader.STATISTICS, "bad_stream", ((0.5,) * 3, (0.2,) * 3))
     test = data.load("bad_stream", data_dir=tmp_path).test
     for dataset in (test.batches(4), test.stream(4, seed=0, epochs=1)):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"Labels must lie in 0..2"):
@@ -249,7 +249,7 @@ def test_a_set_that_is_not_there_says_what_to_do(tmp_path, monkeypatch, network)
     with pytest.raises(
         InputError,
         match=r"'mnist' is not in .*could not be downloaded \(ConnectionError: no network\). "
-        r"Give --data_dir with a prepared copy, or use npz:PATH",
+        r"Give a prepared copy as `data_dir`, or use npz:PATH",
     ):
         data.load("mnist", data_dir=tmp_path)
 

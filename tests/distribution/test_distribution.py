@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from athe_tf.distribution.cluster import Cluster, expand_hosts, find_cluster, wait_for_workers
-from athe_tf.distribution.settings import Settings, read_local_settings, read_settings
-from athe_tf.distribution.strategy import Spread, fill, start
-from athe_tf.programs.config import EvaluateConfig, TrainConfig
+from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.distribution.startup import initialize
+from athe_tf.distribution.strategy import Distribution, pad_batch
+from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_splits
 from tests.worker_processes import Processes, free_ports, tf_config
@@ -84,17 +85,17 @@ WORKERS = ["10.0.0.1:2222", "10.0.0.2:2222"]
     ("flags", "message"),
     [
         ({"distribution": "mirored"}, "Did you mean 'mirrored'"),
-        ({"devices": ("gpu0",)}, "--devices=gpu0"),
+        ({"devices": ("gpu0",)}, r"Received: devices=\('gpu0',\)"),
         ({"devices": ("0", "0")}, "twice"),
         ({"cpu_replicas": 0}, "at least 1"),
-        ({"cpu_replicas": 2, "distribution": "one"}, "--distribution=mirrored"),
+        ({"cpu_replicas": 2, "distribution": "one"}, "needs the distribution 'mirrored'"),
         ({"cpu_replicas": 2, "devices": ("0",)}, "Leave one of them out"),
         ({"worker_timeout": 0.0}, "larger than 0"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(flags, message):
     with pytest.raises(InputError, match=message):
-        TrainConfig(**flags)
+        TrainConfig.from_flags(**flags)
 
 
 def test_where_a_run_is_spread_is_no_part_of_what_it_is():
@@ -115,7 +116,7 @@ def test_where_a_run_is_spread_is_no_part_of_what_it_is():
     ],
 )
 def test_auto_follows_the_environment(environment, kind):
-    settings = read_settings(TrainConfig(), environment)
+    settings = DistributionSettings("auto").resolve(environment)
     assert settings.kind == kind
     assert settings.cluster == (Cluster(tuple(WORKERS), 1) if kind == "multi_worker" else None)
 
@@ -129,8 +130,8 @@ def test_a_chief_is_the_first_worker():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "TF_CONFIG cannot be used: Expecting property name"),
-        ("[]", "cannot be used"),
+        ("{", "TF_CONFIG is invalid: Expecting property name"),
+        ("[]", "is invalid"),
         (tf_config(WORKERS, 2), "its task is worker 2, and there are 2"),
         (tf_config(["10.0.0.1"], 0), "'10.0.0.1' is not host:port"),
         (tf_config([WORKERS[0]] * 2, 0), "same address"),
@@ -140,13 +141,18 @@ def test_a_chief_is_the_first_worker():
 )
 def test_a_malformed_tf_config_is_refused_with_an_example(text, message):
     with pytest.raises(InputError, match=message) as caught:
-        read_settings(TrainConfig(distribution="multi_worker"), {"TF_CONFIG": text})
+        DistributionSettings("multi_worker").resolve({"TF_CONFIG": text})
     assert '"10.0.0.1:2222"' in str(caught.value) and text in str(caught.value)
+
+
+def test_workers_have_one_cpu_replica_each():
+    with pytest.raises(InputError, match="cpu_replicas=2 with 'multi_worker'"):
+        DistributionSettings("auto", cpu_replicas=2).resolve({"TF_CONFIG": tf_config(WORKERS, 0)})
 
 
 def test_several_workers_need_a_cluster():
     with pytest.raises(InputError, match="Set TF_CONFIG"):
-        read_settings(TrainConfig(distribution="multi_worker"), {})
+        DistributionSettings("multi_worker").resolve({})
 
 
 SLURM = {
@@ -181,7 +187,7 @@ def test_short_host_lists_are_written_out(text, hosts):
 
 def test_a_worker_that_never_appears_is_named():
     mine, nobody = (f"127.0.0.1:{port}" for port in free_ports(2))
-    with pytest.raises(InputError, match=f"nobody answers at {nobody}"):
+    with pytest.raises(InputError, match=f"there is no answer at {nobody}"):
         wait_for_workers(Cluster((mine, nobody), 0), seconds=0.2)
 
 
@@ -196,20 +202,20 @@ def test_an_address_in_use_is_named():
 
 def test_mirrored_with_one_device_works_and_says_so():
     told = []
-    spread = start(Settings("mirrored", devices=("cpu",)), write=told.append)
+    spread = initialize(DistributionSettings("mirrored", devices=("cpu",)), write=told.append)
     assert (spread.replicas, spread.workers, spread.is_chief, spread.strategy) == (1, 1, True, None)
-    assert told == ["There is one device, so --distribution=mirrored does the same as --distribution=one."]
+    assert told == ["Only one device was found, so the distribution 'mirrored' is the same as 'one'."]
 
 
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="There is no GPU number 99"):
-        start(Settings("auto", devices=("99",)))
+        initialize(DistributionSettings("auto", devices=("99",)))
 
 
 def test_the_cpu_is_divided_before_tensorflow_computes():
-    np.asarray(fill(np.zeros([1, 1], "float32"), np.zeros([1], "int32"), 1)[0])
+    np.asarray(pad_batch(np.zeros([1, 1], "float32"), np.zeros([1], "int32"), 1)[0])
     with pytest.raises(InputError, match="only before TensorFlow has computed"):
-        start(Settings("auto", devices=("cpu",), cpu_replicas=2))
+        initialize(DistributionSettings("auto", devices=("cpu",), cpu_replicas=2))
 
 
 def test_a_batch_that_the_replicas_do_not_divide_is_refused():
@@ -217,8 +223,8 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused():
         num_replicas_in_sync = 3
 
     with pytest.raises(InputError, match="3 replicas cannot share a batch of 128 .* Use 126 or 129"):
-        Spread(Three()).check_batch_size(128)
-    Spread(Three()).check_batch_size(126)
+        Distribution(Three()).check_batch_size(128)
+    Distribution(Three()).check_batch_size(126)
 
 
 def test_parts_of_a_stream_make_up_its_batches():
@@ -231,11 +237,11 @@ def test_parts_of_a_stream_make_up_its_batches():
 
 
 def test_a_short_batch_is_filled_up_with_images_of_no_weight():
-    x, y, weights = fill(np.arange(3.0)[:, np.newaxis], np.array([5, 6, 7]), 5)
+    x, y, weights = pad_batch(np.arange(3.0)[:, np.newaxis], np.array([5, 6, 7]), 5)
     assert x[:, 0].numpy().tolist() == [0, 1, 2, 0, 0]
     assert (y.numpy().tolist(), weights.numpy().tolist()) == ([5, 6, 7, 5, 5], [1, 1, 1, 0, 0])
 
 
 def test_an_evaluation_runs_on_one_machine():
     with pytest.raises(InputError, match="one machine"):
-        read_local_settings(EvaluateConfig(model="m.keras", distribution="multi_worker"))
+        DistributionSettings("multi_worker").check_local()

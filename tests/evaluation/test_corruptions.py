@@ -25,7 +25,7 @@ def bright_or_dark(x):
 
 
 @pytest.fixture(scope="module")
-def target():
+def model():
     return athe_tf.victim(bright_or_dark, num_classes=3)
 
 
@@ -36,10 +36,10 @@ def photos():
     return images, (np.linspace(0.02, 0.98, 20) > 0.603).astype(int)
 
 
-def test_accuracies_are_those_of_the_corrupted_images(target, photos):
+def test_accuracies_are_those_of_the_corrupted_images(model, photos):
     images, labels = photos
     found = evaluate_corruptions(
-        target, images, labels, corruptions=["brightness", "contrast", "fog"], severities=[5, 1], batch_size=7
+        model, images, labels, corruptions=["brightness", "contrast", "fog"], severities=[5, 1], batch_size=7
     )
     assert found["severities"] == [1, 5] and list(found["accuracy"]) == ["brightness", "contrast", "fog"]
     # A wall is predicted bright where its level plus the amount is above 0.603; 8 bits move no wall across.
@@ -54,9 +54,9 @@ def test_accuracies_are_those_of_the_corrupted_images(target, photos):
     assert found["protocol"] == "the images as given, corrupted with the constants of CIFAR-10-C"
 
 
-def test_means_are_over_standard_corruptions_and_groups(target, photos):
+def test_means_are_over_standard_corruptions_and_groups(model, photos):
     chosen = ["brightness", "fog", "contrast", "gaussian_blur"]
-    found = evaluate_corruptions(target, *photos, corruptions=chosen, severities=[4, 5])
+    found = evaluate_corruptions(model, *photos, corruptions=chosen, severities=[4, 5])
     cells = found["accuracy"]
     assert found["mca"] == pytest.approx(np.mean([cells[name] for name in chosen[:3]]))
     assert found["mean_error"] == pytest.approx(1 - found["mca"])
@@ -66,23 +66,23 @@ def test_means_are_over_standard_corruptions_and_groups(target, photos):
     }
     assert "mce" not in found
     assert found["remarks"] == [
-        "The mean is over 3 of 15 standard corruptions and 2 of 5 severities: not to be compared with "
+        "The mean is over 3 of 15 standard corruptions and 2 of 5 severities: it cannot be compared with "
         "published ones."
     ]
 
 
-def test_batches_do_not_change_the_result(target, photos):
+def test_batches_do_not_change_the_result(model, photos):
     first, second = (
-        evaluate_corruptions(target, *photos, corruptions=["snow"], severities=[2], batch_size=size, seed=3)
+        evaluate_corruptions(model, *photos, corruptions=["snow"], severities=[2], batch_size=size, seed=3)
         for size in (20, 3)
     )
     assert first == second
 
 
-def test_progress_counts_images_and_cells(target, photos):
+def test_progress_counts_images_and_cells(model, photos):
     told = []
     evaluate_corruptions(
-        target,
+        model,
         *photos,
         corruptions=["contrast", "pixelate"],
         severities=[1],
@@ -94,9 +94,9 @@ def test_progress_counts_images_and_cells(target, photos):
     assert told[-1][2:] == (40, 20, 20)
 
 
-def test_a_run_that_was_stopped_goes_on(target, photos, tmp_path):
+def test_a_run_that_was_stopped_goes_on(model, photos, tmp_path):
     arguments = {"corruptions": ["contrast", "fog"], "severities": [1, 5]}
-    whole = evaluate_corruptions(target, *photos, **arguments)
+    whole = evaluate_corruptions(model, *photos, **arguments)
 
     def stop(cell, *rest):
         if cell == "fog 5":
@@ -104,10 +104,10 @@ def test_a_run_that_was_stopped_goes_on(target, photos, tmp_path):
 
     journal = Journal(tmp_path / "corruptions.npz", {"seed": 0})
     with pytest.raises(KeyboardInterrupt):
-        evaluate_corruptions(target, *photos, **arguments, journal=journal, progress=stop)
+        evaluate_corruptions(model, *photos, **arguments, journal=journal, progress=stop)
     told = []
     again = evaluate_corruptions(
-        target, *photos, **arguments, journal=journal, progress=lambda *line: told.append(line)
+        model, *photos, **arguments, journal=journal, progress=lambda *line: told.append(line)
     )
     assert again == whole and {line[0] for line in told} == {"fog 5"}
     assert told[-1][1:3] == (80, 80)
@@ -128,25 +128,25 @@ def write_folder(folder, names=("fog", "snow"), count=4):
     return folder
 
 
-def test_published_files_are_read_severity_by_severity(target, tmp_path):
+def test_published_files_are_read_severity_by_severity(model, tmp_path):
     folder = write_folder(tmp_path / "c")
-    found = evaluate_corruptions(target, source=f"folder:{folder}", corruptions=["fog", "snow"], batch_size=3)
+    found = evaluate_corruptions(model, source=f"folder:{folder}", corruptions=["fog", "snow"], batch_size=3)
     assert found["accuracy"] == {name: [1.0, 0.75, 0.5, 0.25, 0.0] for name in ("fog", "snow")}
     assert found["generated"] is False and found["examples"] == 4
     assert found["protocol"] == "the published files, as they are"
 
 
-def test_the_first_images_of_each_severity_are_used(target, photos, tmp_path):
+def test_the_first_images_of_each_severity_are_used(model, photos, tmp_path):
     folder = write_folder(tmp_path / "c")
     found = evaluate_corruptions(
-        target, photos[0][:2], photos[1][:2], source=f"folder:{folder}", corruptions=["fog"]
+        model, photos[0][:2], photos[1][:2], source=f"folder:{folder}", corruptions=["fog"]
     )
     assert found["accuracy"]["fog"] == [1.0, 0.5, 0.0, 0.0, 0.0] and found["examples"] == 2
 
 
-def test_files_that_do_not_fit_are_refused(target, tmp_path):
+def test_files_that_do_not_fit_are_refused(model, tmp_path):
     def run(folder):
-        return evaluate_corruptions(target, source=f"folder:{folder}", corruptions=["fog"])
+        return evaluate_corruptions(model, source=f"folder:{folder}", corruptions=["fog"])
 
     with pytest.raises(InputError, match=r"No such folder of corrupted images. Received: folder:.*nowhere"):
         run(tmp_path / "nowhere")
@@ -157,14 +157,14 @@ def test_files_that_do_not_fit_are_refused(target, tmp_path):
     with pytest.raises(InputError, match=r"Expected uint8 \[20, H, W, C\].*shape=\(19, 8, 8, 3\)"):
         run(folder)
     (folder / "fog.npy").write_bytes(b"\x93NUMPY cut short")
-    with pytest.raises(InputError, match=r"fog.npy is not a NumPy array, or it is cut short"):
+    with pytest.raises(InputError, match=r"fog.npy is not a NumPy array, or it is truncated"):
         run(folder)
     np.save(folder / "labels.npy", np.zeros(19, np.uint8))
     with pytest.raises(InputError, match=r"labels.npy .*Expected \[5 \* N\].*shape=\(19,\)"):
         run(folder)
     write_folder(folder)
     np.save(folder / "labels.npy", np.full(20, 99, np.uint8))
-    with pytest.raises(InputError, match=r"Labels must lie in 0..2, for the model .* has 3 classes.*99"):
+    with pytest.raises(InputError, match=r"Labels must lie in 0..2: the model .* has 3 classes.*99"):
         run(folder)
 
 
@@ -187,12 +187,12 @@ def test_the_sets_of_tensorflow_datasets_have_these_corruptions():
 
 def test_cifar_10_c_of_tensorflow_datasets(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", lambda *args, **kwargs: io.BytesIO())
-    target = athe_tf.victim(lambda x: tf.one_hot(tf.zeros(tf.shape(x)[0], tf.int32), 10), num_classes=10)
+    model = athe_tf.victim(lambda x: tf.one_hot(tf.zeros(tf.shape(x)[0], tf.int32), 10), num_classes=10)
     source = sources.Published("cifar10_corrupted", tmp_path, count=6)
     with tfds.testing.mock_data(num_examples=8):
         (x, y), (_, rest) = source.batches("glass_blur", 2, 4)
         found = evaluate_corruptions(
-            target,
+            model,
             np.zeros([6, 32, 32, 3]),
             np.zeros(6, int),
             source="cifar10_corrupted",
@@ -226,14 +226,14 @@ class Always(sources.Source):
 
 
 @pytest.mark.parametrize("name, severities", [("imagenet2012_corrupted", 5), ("imagenet2012_corrupted", 4)])
-def test_mce_is_there_for_all_of_imagenet_c_and_only_then(target, monkeypatch, name, severities):
+def test_mce_is_there_for_all_of_imagenet_c_and_only_then(model, monkeypatch, name, severities):
     monkeypatch.setattr(room, "open_source", lambda *args, **kwargs: Always())
-    found = evaluate_corruptions(target, source=name, severities=range(1, 1 + severities))
+    found = evaluate_corruptions(model, source=name, severities=range(1, 1 + severities))
     assert found["mca"] == 0.5 and found["remarks"][0] == "two images"
     assert ("mce" in found) == (severities == 5)
     if severities == 5:
         assert found["mce"] == pytest.approx(np.mean([0.5 / error for error in ALEXNET_ERRORS.values()]))
-    assert "mce" not in evaluate_corruptions(target, source="generated")
+    assert "mce" not in evaluate_corruptions(model, source="generated")
 
 
 def test_mce_of_alexnet_is_one():
@@ -255,12 +255,12 @@ def test_mce_of_alexnet_is_one():
             r"Unknown source of corruptions 'cifar10_corupted'. Expected 'gener",
         ),
         ({"source": None}, r"The source of corruptions is a string.*Received: source=None"),
-        ({}, r"Generated corruptions need images and labels"),
+        ({}, r"Generated corruptions need `images` and `labels`"),
     ],
 )
-def test_arguments_that_cannot_work_are_refused(target, arguments, message):
+def test_arguments_that_cannot_work_are_refused(model, arguments, message):
     with pytest.raises(InputError, match=message):
-        evaluate_corruptions(target, **arguments)
+        evaluate_corruptions(model, **arguments)
 
 
 def test_the_report_names_the_protocol_and_what_to_know():

@@ -1,4 +1,4 @@
-"""Evaluation: flags, intervals, worst case, what is not run, and what a report says."""
+"""Evaluation: flags, intervals, worst case, what is not run, and what a result says."""
 
 import json
 
@@ -10,7 +10,9 @@ from scipy.stats import binomtest
 import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.evaluation.intervals import wilson_interval
+from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
@@ -33,28 +35,28 @@ def test_an_accuracy_is_over_all_images_and_the_worst_case_over_all_attacks(line
     y[:6] = (y[:6] + 1) % 5
     radius = radii(linear, IMAGES, y, "linf")
     epsilon = float(np.median(radius[6:]))
-    report = athe_tf.evaluate(
-        linear, (IMAGES, y), attacks=["fgsm", "cw-linf-40"], epsilon=epsilon, dataset="grey", checks=False
+    result = athe_tf.evaluate(
+        linear, (IMAGES, y), attacks=["fgsm", "cw-linf-40"], epsilon=epsilon, checks=False
     )
-    assert report.clean_accuracy == pytest.approx(54 / 60)
-    flags = [attack.robust for attack in report.attacks]
-    np.testing.assert_array_equal(report.robust, report.correct & flags[0] & flags[1])
-    assert not report.robust[:6].any()
-    assert report.worst_case_accuracy <= min(attack.accuracy for attack in report.attacks)
+    assert result.clean_accuracy == pytest.approx(54 / 60)
+    flags = [attack.robust for attack in result.attacks]
+    np.testing.assert_array_equal(result.robust, result.correct & flags[0] & flags[1])
+    assert not result.robust[:6].any()
+    assert result.worst_case_accuracy <= min(attack.accuracy for attack in result.attacks)
     clear = abs(radius / epsilon - 1) > 0.03
-    np.testing.assert_array_equal(report["cw-linf-40"].robust[clear], (radius > epsilon)[clear])
+    np.testing.assert_array_equal(result["cw-linf-40"].robust[clear], (radius > epsilon)[clear])
 
 
 def test_the_json_is_that_of_the_design(linear, tmp_path):
     y = predictions(linear, IMAGES)
-    report = athe_tf.evaluate(linear, (IMAGES, y), attacks=["fgsm"], epsilon=8 / 255, seed=3, checks=False)
-    stored = json.loads(report.to_json())
+    result = athe_tf.evaluate(linear, (IMAGES, y), attacks=["fgsm"], epsilon=8 / 255, seed=3, checks=False)
+    stored = json.loads(result.to_json())
     assert stored["epsilon"] == "8/255" and stored["norm"] == "linf" and stored["seed"] == 3
     assert stored["examples"] == 60 and stored["clean_accuracy"] == 1.0
     attack = stored["attacks"][0]
-    assert attack["name"] == "fgsm" and attack["accuracy"] == report["fgsm"].accuracy
+    assert attack["name"] == "fgsm" and attack["accuracy"] == result["fgsm"].accuracy
     assert attack["gradients"] == 60 and attack["settings"]["loss"] == "ce"
-    assert stored["flags"]["fgsm"].count("1") == report["fgsm"].robust.sum()
+    assert stored["flags"]["fgsm"].count("1") == result["fgsm"].robust.sum()
     assert {"athe_tf", "tensorflow", "keras"} <= set(stored["versions"])
 
 
@@ -76,13 +78,13 @@ def test_an_attack_that_needs_more_than_the_victim_offers_is_not_run_and_says_wh
         return linear(x)
 
     y = predictions(linear, IMAGES)
-    report = athe_tf.evaluate(
+    result = athe_tf.evaluate(
         logits_only, (IMAGES, y), attacks=[NeedsFeatures(0.01), "fgsm"], epsilon=0.01, checks=False
     )
-    assert report["needs-features"].robust is None
-    assert "offers logits only" in report["needs-features"].reason and "not run" in str(report)
-    assert report.worst_case_accuracy == report["fgsm"].accuracy
-    assert json.loads(report.to_json())["attacks"][0]["not_run"]
+    assert result["needs-features"].robust is None
+    assert "offers logits only" in result["needs-features"].not_run and "not run" in str(result)
+    assert result.worst_case_accuracy == result["fgsm"].accuracy
+    assert json.loads(result.to_json())["attacks"][0]["not_run"]
 
 
 def test_a_model_without_gradients_is_not_silently_robust(linear):
@@ -111,19 +113,30 @@ def test_datasets_and_image_sets_are_data_too(linear):
     [
         ({"attacks": ["pdg-20"]}, "Did you mean 'pgd'"),
         ({"attacks": [3]}, "Expected the name of an attack"),
-        ({"epsilon": 8}, "Did you mean 8/255"),
+        ({"epsilon": 8}, "Did you mean epsilon=8/255"),
         ({"norm": "l3"}, "Received: norm='l3'"),
         ({"attacks": []}, "There are no attacks"),
-        ({"attacks": ["fgsm"], "protocol": "quick"}, "either attacks or a protocol"),
+        ({"attacks": ["fgsm"], "protocol": "quick"}, "either `attacks` or `protocol`"),
         ({"protocol": "quik"}, "Did you mean 'quick'"),
         ({"protocol": "transfer"}, "needs other models"),
-        ({"epsilons": (0.1, 0.0)}, "must be larger than 0"),
-        ({"verify_with": ["foolbax"]}, "Did you mean 'foolbox'"),
     ],
 )
 def test_impossible_requests_are_refused(linear, kwargs, message):
     with pytest.raises(InputError, match=message):
         athe_tf.evaluate(linear, (IMAGES, predictions(linear, IMAGES)), **kwargs)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"epsilons": (0.1, 0.0)}, "must be larger than 0"),
+        ({"verify_with": ["foolbax"]}, "Did you mean 'foolbox'"),
+        ({"substitutes": "runs/a"}, "Expected `substitutes` to map names to models. Received: 'runs/a'"),
+    ],
+)
+def test_impossible_options_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        EvaluationOptions(**settings)
 
 
 def test_an_empty_data_set_is_refused(linear):
@@ -144,23 +157,23 @@ def test_raw_cosines_are_named_in_the_report(linear):
     def cosines(x):
         return tf.tanh(0.1 * linear(x))
 
-    report = athe_tf.evaluate(
+    result = athe_tf.evaluate(
         cosines, (IMAGES, predictions(linear, IMAGES)), attacks=["fgsm"], epsilon=0.01, checks=False
     )
-    assert any("Cosine logits at scale 1" in text for text in report.warnings)
-    assert "Warning: Cosine logits" in str(report)
+    assert any("Cosine logits at scale 1" in text for text in result.warnings)
+    assert "Warning: Cosine logits" in str(result)
 
 
 def test_attacks_of_another_threat_model_do_not_count_in_the_worst_case(linear):
     y = predictions(linear, IMAGES)
     larger, other = attacks.get("fgsm", epsilon=0.3), attacks.get("pgd-3", epsilon=2.0, norm="l2")
-    report = athe_tf.evaluate(
+    result = athe_tf.evaluate(
         linear, (IMAGES, y), attacks=["fgsm", larger, other, "spatial-3"], epsilon=0.005, checks=False
     )
-    assert [attack.counts for attack in report.attacks] == [True, False, False, False]
-    assert report.attacks[1].accuracy < report.worst_case_accuracy == report.attacks[0].accuracy
-    assert "another threat model" in str(report)
-    assert list(report.to_dict()["flags"]) == ["clean", "fgsm", "fgsm @ 0.3", "pgd-3 @ 2", "spatial-3"]
+    assert [attack.in_worst_case for attack in result.attacks] == [True, False, False, False]
+    assert result.attacks[1].accuracy < result.worst_case_accuracy == result.attacks[0].accuracy
+    assert "another threat model" in str(result)
+    assert list(result.to_dict()["flags"]) == ["clean", "fgsm", "fgsm @ 0.3", "pgd-3 @ 2", "spatial-3"]
 
 
 def exact_epsilons(radius, count):
@@ -176,49 +189,49 @@ def test_a_curve_is_the_share_of_images_whose_boundary_is_further_away(linear):
     y = predictions(linear, IMAGES)
     radius = radii(linear, IMAGES, y, "linf")
     low, middle, high = exact_epsilons(radius, 3)
-    report = athe_tf.evaluate(
+    result = athe_tf.evaluate(
         linear,
         (IMAGES, y),
         attacks=["fgsm", "cw-linf-40"],
         epsilon=middle,
-        epsilons=(high, low),
         checks=False,
+        options=EvaluationOptions(epsilons=(high, low)),
     )
-    points = report.to_dict()["curve"]
+    points = result.to_dict()["curve"]
     assert [point["epsilon"] for point in points] == [0.0, low, middle, high]
     expected = [1.0, *((radius > e).mean() for e in (low, middle, high))]
     np.testing.assert_allclose([point["accuracy"] for point in points], expected)
-    assert points[2]["accuracy"] == report.worst_case_accuracy
-    assert [a.name for a in report.attacks[:3]] == ["fgsm", *(f"fgsm @ {e:g}" for e in (low, high))]
+    assert points[2]["accuracy"] == result.worst_case_accuracy
+    assert [a.name for a in result.attacks[:3]] == ["fgsm", *(f"fgsm @ {e:g}" for e in (low, high))]
 
 
 def test_least_norms_are_in_the_output_and_are_those_of_the_closed_form(linear):
     y = predictions(linear, IMAGES)
     y[:3] = (y[:3] + 1) % 5
-    report = athe_tf.evaluate(linear, (IMAGES, y), attacks=["deepfool"], epsilon=0.02, checks=False)
-    norms = report.to_dict()["attacks"][0]["norms"]
+    result = athe_tf.evaluate(linear, (IMAGES, y), attacks=["deepfool"], epsilon=0.02, checks=False)
+    norms = result.to_dict()["attacks"][0]["norms"]
     assert norms[:3] == [0.0] * 3
-    # DeepFool goes two per cent beyond the boundary, and a little more.
+    # DeepFool goes 2 % beyond the boundary, and a little more.
     np.testing.assert_allclose(norms[3:], radii(linear, IMAGES, y, "linf")[3:], rtol=0.025, atol=2e-5)
 
 
 def test_every_class_has_its_accuracies(linear):
     y = predictions(linear, IMAGES)
     y[::7] = (y[::7] + 1) % 5
-    report = athe_tf.evaluate(linear, (IMAGES, y), attacks=["cw-linf-20"], epsilon=0.01, checks=False)
-    stored = report.to_dict()
+    result = athe_tf.evaluate(linear, (IMAGES, y), attacks=["cw-linf-20"], epsilon=0.01, checks=False)
+    stored = result.to_dict()
     assert stored["labels"] == y.tolist() and stored["classes"] == 5
     for index in range(5):
         mine = y == index
         assert stored["per_class"]["count"][index] == mine.sum()
-        assert stored["per_class"]["clean"][index] == pytest.approx(report.correct[mine].mean())
-        assert stored["per_class"]["worst_case"][index] == pytest.approx(report.robust[mine].mean())
+        assert stored["per_class"]["clean"][index] == pytest.approx(result.correct[mine].mean())
+        assert stored["per_class"]["worst_case"][index] == pytest.approx(result.robust[mine].mean())
 
 
-def test_pictures_show_images_that_fell_and_what_they_became(linear, tmp_path):
+def test_pictures_show_adversarial_examples_and_their_predictions(linear, tmp_path):
     y = predictions(linear, IMAGES)
-    report = athe_tf.evaluate(linear, (IMAGES, y), attacks=["fgsm", "pgd-5"], epsilon=0.05, checks=False)
-    report.save(tmp_path)
+    result = athe_tf.evaluate(linear, (IMAGES, y), attacks=["fgsm", "pgd-5"], epsilon=0.05, checks=False)
+    result.save(tmp_path)
     with np.load(tmp_path / "examples.npz", allow_pickle=False) as stored:
         shown = {name: stored[name] for name in stored.files}
     assert 2 <= len(shown["label"]) <= 10 and set(shown["attack"]) == {"fgsm", "pgd-5"}
@@ -228,7 +241,7 @@ def test_pictures_show_images_that_fell_and_what_they_became(linear, tmp_path):
     assert (shown["adversarial_prediction"] != shown["label"]).all()
     moved = np.abs(shown["adversarial"] - shown["clean"]).max(axis=(1, 2, 3))
     np.testing.assert_allclose(moved, shown["norm"], atol=1e-6)
-    assert "<html" in report._repr_html_() and "data:image/png" in report.to_html()
+    assert "data:image/png" in athe_tf.report.render(result)
 
 
 def test_a_report_without_attacks_says_that_nothing_is_known(linear):
@@ -238,19 +251,20 @@ def test_a_report_without_attacks_says_that_nothing_is_known(linear):
         def check_victim(self, victim):
             raise NotApplicable("it never applies.")
 
-    report = athe_tf.evaluate(
+    result = athe_tf.evaluate(
         linear, (IMAGES, predictions(linear, IMAGES)), attacks=[NeverApplies(0.1)], epsilon=0.1, checks=False
     )
-    assert report.worst_case_accuracy is None and "worst case" not in str(report)
-    assert "nothing is known of its robustness" in report.to_dict()["verdict"]
+    assert result.worst_case_accuracy is None and "worst case" not in str(result)
+    assert "robustness is unknown" in result.to_dict()["verdict"]
 
 
 def test_an_attack_that_needs_more_classes_is_refused_before_anything_is_run():
     two = linear_model(classes=2)
     ran = []
+    options = EvaluationOptions(finished=ran.append)
     with pytest.raises(InputError, match="needs at least 3 classes"):
         athe_tf.evaluate(
-            two, (IMAGES, predictions(two, IMAGES)), protocol="pas", finished=ran.append, checks=False
+            two, (IMAGES, predictions(two, IMAGES)), protocol="pas", options=options, checks=False
         )
     assert not ran
 
@@ -269,7 +283,7 @@ def test_images_of_another_shape_and_labels_of_another_set_are_refused(linear):
     def one_number(x):
         return linear(x)[:, 0]
 
-    with pytest.raises(InputError, match="one row of logits an image"):
+    with pytest.raises(InputError, match="one row of logits per image"):
         athe_tf.evaluate(one_number, (IMAGES, np.zeros(60, "int32")), attacks=["fgsm"])
 
 
@@ -281,8 +295,54 @@ def test_probabilities_can_be_attacked_by_their_logarithms_and_the_report_says_s
 
     y = predictions(softened, IMAGES)
     settings = {"attacks": ["cw-linf-20"], "epsilon": 0.02, "checks": False}
-    report = athe_tf.evaluate(softmax_model, (IMAGES, y), probabilities=True, **settings)
+    options = EvaluationOptions(probabilities=True)
+    result = athe_tf.evaluate(softmax_model, (IMAGES, y), options=options, **settings)
     plain = athe_tf.evaluate(softened, (IMAGES, y), **settings)
-    np.testing.assert_array_equal(report.robust, plain.robust)
-    assert any("outputs probabilities" in text for text in report.warnings)
-    assert "Read the warnings" in report.to_dict()["verdict"]
+    np.testing.assert_array_equal(result.robust, plain.robust)
+    assert any("outputs probabilities" in text for text in result.warnings)
+    assert "Read the warnings" in result.to_dict()["verdict"]
+
+
+def test_the_clean_pass_is_made_once_and_handed_on(linear, monkeypatch):
+    """Attacks do not find out again what the evaluation knows; their costs are those of a single run."""
+    y = predictions(linear, IMAGES)
+    y[:6] = (y[:6] + 1) % 5
+    passes = []
+
+    def counted(victim, x, batch_size):
+        passes.append(len(x))
+        return clean_logits(victim, x, batch_size)
+
+    monkeypatch.setattr("athe_tf.attacks.engine.driver.clean_logits", counted)
+    monkeypatch.setattr("athe_tf.evaluation.clean.clean_logits", counted)
+    names = ["fgsm", "pgd-3x2", "autoattack-smoke"]
+    result = athe_tf.evaluate(linear, (IMAGES, y), attacks=names, epsilon=0.02, checks=False)
+    assert passes == [60]
+    for name in names:
+        alone = attacks.get(name, epsilon=0.02).run(linear, IMAGES, y)
+        np.testing.assert_array_equal(result[name].robust, ~alone.success)
+        found = (result[name].queries, result[name].gradients)
+        assert found == (alone.queries.sum(), alone.gradients.sum())
+
+
+def test_a_result_shows_itself(linear):
+    y = predictions(linear, IMAGES)
+    options = EvaluationOptions(name="<b>")
+    result = athe_tf.evaluate(
+        linear, (IMAGES, y), attacks=["fgsm"], epsilon=0.02, checks=False, options=options
+    )
+    assert repr(result) == str(result) and str(result).startswith("<b> on 60 images")
+    assert result._repr_html_().startswith("<pre>&lt;b&gt; on 60 images")
+
+
+def test_a_model_is_opened_from_a_path_and_a_run_is_explained(linear, tmp_path):
+    y = predictions(linear, IMAGES)
+    linear.save(tmp_path / "best.keras")
+    settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False}
+    from_file = athe_tf.evaluate(str(tmp_path / "best.keras"), (IMAGES, y), **settings)
+    np.testing.assert_array_equal(from_file.robust, athe_tf.evaluate(linear, (IMAGES, y), **settings).robust)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"folder of a training run.*Give its best model: '.*best.keras'"):
+        athe_tf.evaluate(tmp_path, (IMAGES, y), **settings)
+    with pytest.raises(InputError, match="There is no model at"):
+        athe_tf.evaluate(tmp_path / "nothing.keras", (IMAGES, y), **settings)

@@ -7,9 +7,9 @@ import pytest
 
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation.calibration import calibration, confidences
-from athe_tf.evaluation.examples import choose
+from athe_tf.evaluation.examples import choose_examples
 from athe_tf.evaluation.heads import EDGES, angle_counts, angles, head_of
-from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.intervals import per_class
 from athe_tf.evaluation.under_attack import describe_angles, describe_calibration
 from athe_tf.models.features import penultimate
@@ -53,20 +53,20 @@ def test_angles_are_those_between_features_and_class_weights(head):
     features = np.asarray(penultimate(net)(X), "float64")
     weights = np.asarray(net.layers[-1].kernel, "float64")
     cosines = features @ weights / np.linalg.norm(features, axis=1)[:, None] / np.linalg.norm(weights, axis=0)
-    target = victim(net)
-    assert head_of(target) == head
-    found = angles(net(X), head, target.scale)
+    scale = victim(net).scale
+    assert head_of(victim(net)) == head
+    found = angles(net(X), head, scale)
     np.testing.assert_allclose(found, np.degrees(np.arccos(cosines)), atol=1e-3)
-    counts = angle_counts(net(X), Y, head, target.scale)
+    counts = angle_counts(net(X), Y, head, scale)
     own = np.degrees(np.arccos(cosines))[np.arange(40), Y]
     assert counts["true"] == np.histogram(own, EDGES)[0].tolist()
     assert sum(counts["nearest_wrong"]) == 40
 
 
 def test_a_linear_head_has_no_angles_and_calibration_needs_no_attack():
-    case = Case.open(victim(tiny_net("linear")), X, Y, "linf", 0.1, 0, 16)
-    assert describe_angles(case, None) is None
-    assert set(describe_calibration(case, None)) == {"clean"}
+    inputs = EvaluationInputs.open(victim(tiny_net("linear")), X, Y, "linf", 0.1, 0, 16)
+    assert describe_angles(inputs, None) is None
+    assert set(describe_calibration(inputs, None)) == {"clean"}
 
 
 def test_examples_come_from_all_attacks_and_show_no_image_twice_without_need():
@@ -74,7 +74,7 @@ def test_examples_come_from_all_attacks_and_show_no_image_twice_without_need():
         count = len(indices)
         return {"index": np.array(indices), "attack": np.array([attack] * count), "norm": np.ones(count)}
 
-    chosen = choose([of("a", [1, 2, 3, 4]), of("b", [1, 5]), of("c", [])], most=4)
+    chosen = choose_examples([of("a", [1, 2, 3, 4]), of("b", [1, 5]), of("c", [])], most=4)
     assert sorted(chosen["index"].tolist()) == [1, 2, 3, 5] and set(chosen["attack"]) == {"a", "b"}
-    assert sorted(choose([of("a", [1]), of("b", [1])], most=4)["index"].tolist()) == [1, 1]
-    assert choose([of("a", [])]) is None
+    assert sorted(choose_examples([of("a", [1]), of("b", [1])], most=4)["index"].tolist()) == [1, 1]
+    assert choose_examples([of("a", [])]) is None

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import athe_tf
-import athe_tf.evaluation.evaluator as evaluate_room
+import athe_tf.evaluation.evaluator as evaluator
 from athe_tf import attacks
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.attacks.transfer import transfer_matrix
 from athe_tf.evaluation.attack_plan import make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions
+from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
@@ -21,9 +22,8 @@ from tests.small_runs import tiny_batch, tiny_net
 def plan_of(name, epsilon=None, norm="linf", **settings):
     protocol = get_protocol(name)
     radius = epsilon or protocol.epsilon or 8 / 255
-    return {
-        item.label: item for item in make_plan(protocol.lines, radius, norm, protocol=protocol, **settings)
-    }
+    plan = make_plan(protocol.attacks, radius, norm, published=protocol.epsilon, **settings)
+    return {planned.label: planned for planned in plan}
 
 
 def test_protocols_are_known_without_tensorflow():
@@ -71,25 +71,25 @@ def test_steps_keep_their_proportion_to_another_epsilon():
 
 
 def test_every_radius_of_a_curve_has_its_own_label():
-    plan = make_plan(["fgsm", "fgsm"], 0.1, "linf", protocol=None, epsilons=(0.2, 0.1))
+    plan = make_plan(["fgsm", "fgsm"], 0.1, "linf", epsilons=(0.2, 0.1))
     assert [item.label for item in plan] == ["fgsm", "fgsm @ 0.2", "fgsm (2)", "fgsm @ 0.2 (2)"]
     assert [item.attack.threat.epsilon for item in plan] == [0.1, 0.2, 0.1, 0.2]
 
 
 def test_an_attack_that_does_not_exist_in_a_norm_is_not_run():
     plan = plan_of("full", epsilon=0.5, norm="l2")
-    assert plan["rays-10000"].attack is None and "linf only, not in l2" in plan["rays-10000"].reason
+    assert plan["rays-10000"].attack is None and "linf only, not in l2" in plan["rays-10000"].not_run
     assert plan["fgsm"].attack.threat.norm == "l2"
 
 
 def test_adaptive_attacks_get_the_margin_and_need_a_hypersphere():
-    line = plan_of("he2020", margin=0.15)["adaptive-pgd-20"]
-    assert line.attack.margin == 0.15
+    planned = plan_of("he2020", margin=0.15)["adaptive-pgd-20"]
+    assert planned.attack.margin == 0.15
     assert plan_of("he2020")["adaptive-pgd-20"].attack.margin == 0.2
-    line.check(victim(tiny_net("he")))
-    assert line.reason is None
-    line.check(victim(tiny_net("linear")))
-    assert "needs a hypersphere head" in line.reason
+    planned.check(victim(tiny_net("he")))
+    assert planned.not_run is None
+    planned.check(victim(tiny_net("linear")))
+    assert "needs a hypersphere head" in planned.not_run
 
 
 def test_a_typo_gets_the_nearest_name():
@@ -105,27 +105,28 @@ def test_transfer_has_a_row_for_each_source_and_attack():
     x, _ = tiny_batch(24)
     one, other = tiny_net("he", seed=2), tiny_net("linear", seed=3)
     y = np.asarray(one(x)).argmax(1).astype("int32")
-    report = athe_tf.evaluate(
-        one, (x, y), protocol="transfer", epsilon=0.1, substitutes={"other": other}, name="one", checks=False
-    )
-    found = report.to_dict()["transfer"]
+    options = EvaluationOptions(substitutes={"other": other}, name="one")
+    result = athe_tf.evaluate(one, (x, y), protocol="transfer", epsilon=0.1, checks=False, options=options)
+    found = result.to_dict()["transfer"]
     assert found["targets"] == ["one", "other"]
     assert found["sources"] == ["one, pgd-20", "other, pgd-20", "one, mim-20", "other, mim-20"]
     attack = attacks.get("mim-20", epsilon=0.1, step_size=0.1 * 0.003 / 0.031)
     expected = transfer_matrix([one, other], x, y, attack).accuracies
     np.testing.assert_allclose(found["accuracy"][2:], expected)
-    assert "made on" in str(report)
+    assert "crafted on" in str(result)
 
 
 def test_the_corruptions_protocol_measures_the_images_and_says_that_nothing_was_attacked(monkeypatch):
     def two_cells(*args, **kwargs):
         return evaluate_corruptions(*args, corruptions=["brightness", "contrast"], severities=[1], **kwargs)
 
-    monkeypatch.setattr(evaluate_room, "evaluate_corruptions", two_cells)
+    monkeypatch.setattr(evaluator, "evaluate_corruptions", two_cells)
     x, y = tiny_batch(24)
     told = []
-    report = athe_tf.evaluate(tiny_net("linear"), (x, y), protocol="corruptions", progress=told.append)
-    found = report.to_dict()
+    result = athe_tf.evaluate(
+        tiny_net("linear"), (x, y), protocol="corruptions", options=EvaluationOptions(progress=told.append)
+    )
+    found = result.to_dict()
     assert set(found["corruptions"]["accuracy"]) == {"brightness", "contrast"} and found["attacks"] == []
     assert "No attack was run" in found["verdict"] and told[-1].attack == "corruptions"
-    assert "checks" not in found and "Common corruptions" in str(report)
+    assert "checks" not in found and "Common corruptions" in str(result)

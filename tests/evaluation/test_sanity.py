@@ -1,6 +1,4 @@
-"""The sanity sheet: an honest model passes, and each way of looking robust without being it is found."""
-
-import types
+"""The sanity checks: an honest model passes, and each way of looking robust without being it is found."""
 
 import numpy as np
 import pytest
@@ -9,9 +7,10 @@ import tensorflow as tf
 import athe_tf
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation import sanity
-from athe_tf.evaluation.inputs import Case
-from athe_tf.evaluation.result import AttackReport
-from athe_tf.evaluation.sanity import CHECKS, Probe, sanity_sheet
+from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.evaluation.sanity import CHECKS, run_checks
+from athe_tf.evaluation.sanity_probe import SanityProbe
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 IMAGES = grey_images(80)
@@ -21,9 +20,9 @@ LABELS = predictions(LINEAR, IMAGES)
 EPSILON = float(np.median(radii(LINEAR, IMAGES, LABELS, "linf")))
 
 
-def probe_of(model, labels=LABELS, epsilon=EPSILON, lines=(), **settings):
-    target = victim(model, num_classes=5)
-    return Probe(Case.open(target, IMAGES, labels, "linf", epsilon, 0, 40), list(lines), **settings)
+def probe_of(model, labels=LABELS, epsilon=EPSILON, outcomes=(), **settings):
+    inputs = EvaluationInputs.open(victim(model, num_classes=5), IMAGES, labels, "linf", epsilon, 0, 40)
+    return SanityProbe(inputs, list(outcomes), **settings)
 
 
 def status(function, probe):
@@ -41,21 +40,21 @@ def flat(x):
 
 
 def test_an_honest_model_passes_all_checks_and_the_numbers_are_there():
-    report = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), attacks=["cw-linf-40"], epsilon=EPSILON)
-    sheet = {check["name"]: check for check in report.to_dict()["checks"]}
-    assert list(sheet) == [name for name, _ in CHECKS]
-    failed = {name: check["detail"] for name, check in sheet.items() if check["status"] == "failed"}
+    result = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), attacks=["cw-linf-40"], epsilon=EPSILON)
+    checks = {check["name"]: check for check in result.to_dict()["checks"]}
+    assert list(checks) == list(CHECKS)
+    failed = {name: check["detail"] for name, check in checks.items() if check["status"] == "failed"}
     assert not failed
-    not_run = {name for name, check in sheet.items() if check["status"] == "not run"}
+    not_run = {name for name, check in checks.items() if check["status"] == "not run"}
     assert not_run == {"a larger epsilon does not help the defender", "independent code agrees"}
-    assert sheet["a huge epsilon reaches zero"]["numbers"]["accuracy"] == 0.0
-    noise = sheet["random noise is weaker than FGSM"]["numbers"]
+    assert checks["a huge epsilon reaches zero accuracy"]["numbers"]["accuracy"] == 0.0
+    noise = checks["random noise is weaker than FGSM"]["numbers"]
     # In 40 dimensions a random direction does almost nothing of what the worst one does.
     assert noise["random noise"] > noise["FGSM"] + 0.2
-    cost = report.settings["cost_of_checks"]
-    assert cost["images"] == 80 and cost["gradients"] > 80 and "Sanity checks: 14 passed" in str(report)
-    assert set(report.calibration) == {"clean", "adversarial"}
-    assert report.calibration["adversarial"]["examples"] == 80
+    cost = result.settings["cost_of_checks"]
+    assert cost["images"] == 80 and cost["gradients"] > 80 and "Sanity checks: 14 passed" in str(result)
+    assert set(result.calibration) == {"clean", "adversarial"}
+    assert result.calibration["adversarial"]["examples"] == 80
 
 
 def test_gradients_that_point_the_wrong_way_are_found():
@@ -73,7 +72,7 @@ def test_gradients_of_zero_are_found():
     def model(x):
         return LINEAR(flat(x))
 
-    check = sanity.gradients_are_there(probe_of(model))
+    check = sanity.gradients_are_usable(probe_of(model))
     assert check.status == "failed" and check.numbers["zero"] == 1.0
 
 
@@ -81,11 +80,11 @@ def test_a_model_without_gradients_fails_where_it_should_and_is_not_run_elsewher
     def model(x):
         return LINEAR(tf.stop_gradient(x))
 
-    sheet, _ = sanity_sheet(probe_of(model))
-    found = {check.name: check.status for check in sheet}
-    assert found["gradients are there and finite"] == "failed"
+    checks, _ = run_checks(probe_of(model))
+    found = {check.name: check.status for check in checks}
+    assert found["gradients are nonzero and finite"] == "failed"
     assert found["FGSM is weaker than PGD"] == "not run"
-    assert found["logits are logits"] == "passed"
+    assert found["outputs are logits"] == "passed"
 
 
 def test_saturated_margins_are_found():
@@ -104,7 +103,7 @@ def test_cosines_and_probabilities_are_not_logits():
         return tf.nn.softmax(LINEAR(x))
 
     for model, word in ((cosines, "cosines"), (probabilities, "probabilities")):
-        check = sanity.logits_are_logits(probe_of(model))
+        check = sanity.outputs_are_logits(probe_of(model))
         assert check.status == "failed" and word in check.detail
 
 
@@ -113,15 +112,14 @@ def test_what_another_scale_finds_is_found():
     probe = probe_of(linear_model(scale=1000.0))
     check = sanity.scale_does_not_matter(probe)
     assert check.status == "failed"
-    assert check.numbers["flattery at scale 1"] > 0.2 and check.numbers["missed"] > 0.2
+    assert check.numbers["overestimate at scale 1"] > 0.2 and check.numbers["missed"] > 0.2
     # An attack on the margin, which does not depend on the scale, leaves nothing to be found.
-    margin = athe_tf.attacks.get("cw-linf-20", epsilon=EPSILON).run(probe.target, IMAGES, LABELS)
+    margin = athe_tf.attacks.get("cw-linf-20", epsilon=EPSILON).run(probe.inputs.victim, IMAGES, LABELS)
     probe.noise = probe.fgsm = probe.longer_pgd = probe.square = probe.pgd
-    line = AttackReport("cw-linf-20", ~margin.success, norms=margin.norm)
-    probe.lines = [line]
+    probe.outcomes = [AttackOutcome("cw-linf-20", ~margin.success, norms=margin.norm)]
     assert status(sanity.scale_does_not_matter, probe) == "passed"
     assert status(sanity.attacks_are_strong_enough, probe) == "passed"
-    probe.lines = [AttackReport("weak", np.ones(80, bool), norms=margin.norm)]
+    probe.outcomes = [AttackOutcome("weak", np.ones(80, bool), norms=margin.norm)]
     weak = sanity.attacks_are_strong_enough(probe)
     assert weak.status == "failed" and "Use more restarts" in weak.detail
 
@@ -131,8 +129,8 @@ def test_images_that_depend_on_their_batch_are_found():
         logits = LINEAR(x)
         return logits - tf.reduce_mean(logits, axis=0, keepdims=True)
 
-    assert status(sanity.images_do_not_mix, probe_of(model)) == "failed"
-    assert status(sanity.images_do_not_mix, probe_of(LINEAR)) == "passed"
+    assert status(sanity.images_are_independent, probe_of(model)) == "failed"
+    assert status(sanity.images_are_independent, probe_of(LINEAR)) == "passed"
 
 
 def test_a_randomised_model_is_named_in_the_report():
@@ -141,11 +139,11 @@ def test_a_randomised_model_is_named_in_the_report():
 
     probe = probe_of(model)
     assert status(sanity.model_is_deterministic, probe) == "failed"
-    report = athe_tf.evaluate(
+    result = athe_tf.evaluate(
         model, (IMAGES, LABELS), attacks=["fgsm"], epsilon=EPSILON, checks=False, max_examples=20
     )
-    assert any("The model is randomised" in text for text in report.warnings)
-    assert "Read the warnings" in report.to_dict()["verdict"]
+    assert any("The model is randomized" in text for text in result.warnings)
+    assert "Read the warnings" in result.to_dict()["verdict"]
 
 
 def test_a_model_that_wants_normalised_inputs_is_named_in_the_report():
@@ -160,17 +158,17 @@ def test_a_model_that_wants_normalised_inputs_is_named_in_the_report():
     probe = probe_of(model, labels)
     check = sanity.inputs_are_images(probe)
     assert check.status == "failed" and check.numbers["accuracy otherwise"] == 1.0
-    assert any("expect other inputs" in text for text in probe.traits.warnings)
+    assert any("expect other inputs" in text for text in probe.inputs.diagnosis.warnings)
 
 
 def test_accuracies_that_rise_with_epsilon_are_found():
     flags = np.arange(80) < 40
-    lines = [
-        AttackReport("pgd-5", flags, epsilon=0.1),
-        AttackReport("pgd-5 @ 0.2", np.ones(80, bool), epsilon=0.2),
-        AttackReport("fgsm", flags, epsilon=0.1),
+    outcomes = [
+        AttackOutcome("pgd-5", flags, epsilon=0.1),
+        AttackOutcome("pgd-5 @ 0.2", np.ones(80, bool), epsilon=0.2),
+        AttackOutcome("fgsm", flags, epsilon=0.1),
     ]
-    check = sanity.larger_epsilon_is_stronger(probe_of(LINEAR, lines=lines))
+    check = sanity.larger_epsilon_is_stronger(probe_of(LINEAR, outcomes=outcomes))
     assert check.status == "failed" and check.numbers["largest rise"] == pytest.approx(0.5)
 
 
@@ -180,8 +178,8 @@ def test_stronger_independent_code_is_found():
 
 
 def test_a_model_that_is_never_right_has_nothing_to_check():
-    sheet, _ = sanity_sheet(probe_of(LINEAR, (LABELS + 1) % 5))
-    assert {check.status for check in sheet} == {"not run"}
+    checks, _ = run_checks(probe_of(LINEAR, (LABELS + 1) % 5))
+    assert {check.status for check in checks} == {"not run"}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +199,6 @@ def test_an_order_is_broken_by_what_chance_does_not_explain(weak_alone, strong_a
     by_strong[weak_alone : weak_alone + strong_alone] = True
     both = slice(100, 150)
     by_weak[both] = by_strong[both] = True
-    probe = types.SimpleNamespace(rows=np.arange(200))
-    check = sanity._ordered(probe, ("weak", by_weak), ("strong", by_strong))
+    check = sanity._ordered(("weak", by_weak), ("strong", by_strong))
     assert check.status == status
     np.testing.assert_allclose(check.numbers["weak"], 1 - (50 + weak_alone) / 200)

@@ -1,10 +1,11 @@
-"""An evaluation that is interrupted goes on where it was, and knows its own."""
+"""An interrupted evaluation resumes, and recognizes its own state."""
 
 import numpy as np
 import pytest
 
 import athe_tf
 from athe_tf.attacks.engine.attack import Attack
+from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.utils.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions
 
@@ -20,7 +21,7 @@ SETTINGS = {
 
 
 class Stopped(Exception):
-    """Somebody pulled the plug."""
+    """An interruption."""
 
 
 def stop_at(attack, calls):
@@ -51,10 +52,13 @@ def ran(monkeypatch):
 
 
 def test_an_interrupted_evaluation_ends_with_the_same_report(tmp_path, ran):
-    whole = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), state=tmp_path / "whole", **SETTINGS)
+    whole = athe_tf.evaluate(
+        LINEAR, (IMAGES, LABELS), options=EvaluationOptions(state=tmp_path / "whole"), **SETTINGS
+    )
     state = tmp_path / "state"
     with pytest.raises(Stopped):
-        athe_tf.evaluate(LINEAR, (IMAGES, LABELS), state=state, progress=stop_at("pgd-3x4", 3), **SETTINGS)
+        options = EvaluationOptions(state=state, progress=stop_at("pgd-3x4", 3))
+        athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=options, **SETTINGS)
     assert sorted(path.name for path in state.glob("*.npz")) == [
         "evaluation.npz",
         "fgsm.done.npz",
@@ -62,9 +66,10 @@ def test_an_interrupted_evaluation_ends_with_the_same_report(tmp_path, ran):
     ]
     ran.clear()
     first = []
-    again = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), state=state, progress=first.append, **SETTINGS)
+    options = EvaluationOptions(state=state, progress=first.append)
+    again = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=options, **SETTINGS)
     assert ran == ["pgd-3x4", "deepfool-3"]  # the first was read back
-    assert len(first) < 4 * 6 + 6  # and the second went on
+    assert len(first) < 4 * 6 + 6  # and the second was resumed
     for one, other in zip(whole.attacks, again.attacks, strict=True):
         np.testing.assert_array_equal(one.robust, other.robust)
         np.testing.assert_array_equal(one.norms, other.norms)
@@ -72,53 +77,56 @@ def test_an_interrupted_evaluation_ends_with_the_same_report(tmp_path, ran):
     for name, shown in whole.pictures.items():
         np.testing.assert_array_equal(shown, again.pictures[name])
     ran.clear()
-    third = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), state=state, **SETTINGS)
+    third = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=EvaluationOptions(state=state), **SETTINGS)
     assert ran == [] and third.worst_case_accuracy == whole.worst_case_accuracy
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"seed": 1}, "seed=1 .there: 0"),
-        ({"epsilon": 0.03}, "epsilon=0.03 .there: 0.02"),
-        ({"max_examples": 50}, "examples=50 .there: 60"),
+        ({"seed": 1}, "seed=1 .in the file: 0"),
+        ({"epsilon": 0.03}, "epsilon=0.03 .in the file: 0.02"),
+        ({"max_examples": 50}, "examples=50 .in the file: 60"),
         ({"model": linear_model(seed=3)}, "a model with other logits"),
     ],
 )
 def test_the_state_of_another_evaluation_is_refused(change, message, tmp_path):
     state = tmp_path / "state"
-    settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False}
-    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), state=state, **settings)
+    options = EvaluationOptions(state=state)
+    settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False, "options": options}
+    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **settings)
     kept = (state / "fgsm.done.npz").read_bytes()
     changed = {"model": LINEAR, **settings, **change}
     with pytest.raises(InputError, match=f"belongs to another evaluation.*{message}"):
-        athe_tf.evaluate(data=(IMAGES, LABELS), state=state, **changed)
+        athe_tf.evaluate(data=(IMAGES, LABELS), **changed)
     assert (state / "fgsm.done.npz").read_bytes() == kept
 
 
 def test_a_state_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("not a folder")
+    options = EvaluationOptions(state=tmp_path / "file" / "state")
     with pytest.raises(InputError, match="Cannot keep the state"):
-        athe_tf.evaluate(
-            LINEAR, (IMAGES, LABELS), attacks=["fgsm"], epsilon=0.02, state=tmp_path / "file" / "state"
-        )
+        athe_tf.evaluate(LINEAR, (IMAGES, LABELS), attacks=["fgsm"], epsilon=0.02, options=options)
 
 
-def test_progress_tells_where_the_evaluation_stands():
+def test_progress_tells_how_far_the_evaluation_is():
     told = []
-    report = athe_tf.evaluate(
-        LINEAR, (IMAGES, LABELS), progress=told.append, **{**SETTINGS, "attacks": ["fgsm", "pgd-3x4"]}
+    result = athe_tf.evaluate(
+        LINEAR,
+        (IMAGES, LABELS),
+        options=EvaluationOptions(progress=told.append),
+        **{**SETTINGS, "attacks": ["fgsm", "pgd-3x4"]},
     )
     last = told[-1]
     assert (last.attack, last.number, last.attacks, last.examples) == ("pgd-3x4", 2, 2, 60)
-    assert last.done == last.most and last.accuracy == report["pgd-3x4"].accuracy
+    assert last.done == last.total and last.accuracy == result["pgd-3x4"].accuracy
     accuracies = [moment.accuracy for moment in told if moment.attack == "pgd-3x4"]
     assert accuracies == sorted(accuracies, reverse=True)
 
 
 def test_no_adversarial_images_are_kept_but_a_few():
     """Memory does not grow with the attacks: what is kept of each is numbers and ten images."""
-    report = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **SETTINGS)
-    for line in report.attacks:
-        assert all(len(array) <= 10 for array in line.shown.values())
-        assert line.robust.nbytes + line.norms.nbytes <= 60 * 5
+    result = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **SETTINGS)
+    for outcome in result.attacks:
+        assert all(len(array) <= 10 for array in outcome.examples.values())
+        assert outcome.robust.nbytes + outcome.norms.nbytes <= 60 * 5

@@ -7,7 +7,8 @@ import pytest
 
 import athe_tf
 from athe_tf.attacks.engine.victim import victim
-from athe_tf.evaluation.inputs import Case
+from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.verify import verify
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
@@ -18,13 +19,13 @@ RADIUS = radii(LINEAR, IMAGES, LABELS, "linf")
 EPSILON = float(np.median(RADIUS))
 
 
-def case(norm="linf", epsilon=EPSILON):
-    return Case.open(victim(LINEAR), IMAGES, LABELS, norm, epsilon, 0, 25)
+def inputs_in(norm="linf", epsilon=EPSILON):
+    return EvaluationInputs.open(victim(LINEAR), IMAGES, LABELS, norm, epsilon, 0, 25)
 
 
 def check_agreement(tool, norm="linf"):
     radius = radii(LINEAR, IMAGES, LABELS, norm)
-    found = verify(case(norm, float(np.median(radius))), [tool])
+    found = verify(inputs_in(norm, float(np.median(radius))), [tool])
     assert [entry["attack"] for entry in found] == ["fgsm", "pgd-20"]
     for entry in found:
         assert entry["tool"] == tool
@@ -48,14 +49,15 @@ def test_other_packages_agree(tool, package):
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "foolbox", None)
-    report = athe_tf.evaluate(
-        LINEAR, (IMAGES, LABELS), attacks=["fgsm"], epsilon=EPSILON, verify_with=["foolbox"], checks=False
+    options = EvaluationOptions(verify_with=["foolbox"])
+    result = athe_tf.evaluate(
+        LINEAR, (IMAGES, LABELS), attacks=["fgsm"], epsilon=EPSILON, checks=False, options=options
     )
-    entry = report.to_dict()["verify"][0]
+    entry = result.to_dict()["verify"][0]
     assert (entry["tool"], entry["attack"]) == ("foolbox", "fgsm")
-    assert "pip install" in entry["not_run"] and "foolbox, fgsm: not run" in str(report)
+    assert "pip install" in entry["not_run"] and "foolbox, fgsm: not run" in str(result)
 
 
-def test_a_norm_that_nobody_else_has_is_not_run():
-    entries = verify(case("l1"), ["cleverhans"])
+def test_a_norm_that_other_packages_lack_is_not_run():
+    entries = verify(inputs_in("l1"), ["cleverhans"])
     assert all("linf and l2" in entry["not_run"] for entry in entries)

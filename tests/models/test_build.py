@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from athe_tf import models
 from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.models import names
 from athe_tf.utils.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -92,7 +93,7 @@ def test_bottleneck_resnets_have_the_published_number_of_parameters():
     # torchvision's
     assert formula((3, 4, 6, 3), 1000) == 25_557_032 and formula((3, 8, 36, 3), 1000) == 60_192_808
     assert parameters("resnet50", 10) == formula((3, 4, 6, 3), 10)
-    assert models.parse_name("resnet152") == ("bottleneck", {"depth": 152})
+    assert names.parse_name("resnet152") == ("bottleneck", {"depth": 152})
 
 
 def test_width_is_counted_in_sixteenths():
@@ -199,12 +200,12 @@ def test_logits_are_float32_under_mixed_precision():
 )
 def test_a_wrong_name_is_answered_with_a_right_one(name, message):
     with pytest.raises(InputError, match=message):
-        models.check_name(name)
+        names.check_name(name)
 
 
 def test_every_listed_name_is_valid():
     for name in models.NAMES:
-        models.check_name(name)
+        names.check_name(name)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_every_listed_name_is_valid():
         ({"head": "hee"}, "Unknown head 'hee'. Did you mean 'he'"),
         ({"activation": "rulu"}, "Unknown activation 'rulu'. Did you mean 'relu'"),
         ({"num_classes": 1}, "at least 2 classes"),
-        ({"mean": 0.5}, "belong together"),
+        ({"mean": 0.5}, "must be given together"),
         ({"mean": (0.5, 0.5), "std": 0.2}, "one for each of the 3 channels"),
         ({"mean": 0.5, "std": 0.0}, "larger than 0"),
         ({"dropout": 1.0}, r"lie in \[0, 1\)"),
@@ -229,7 +230,45 @@ def test_arguments_that_cannot_work_are_refused(arguments, message):
 
 def test_checking_a_name_does_not_start_tensorflow():
     program = (
-        "import sys, athe_tf.models as m; m.check_name('wrn-34-10'); m.check_head('he'); "
+        "import sys, athe_tf.models.names as m; m.check_name('wrn-34-10'); m.check_head('he'); "
         "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=ROOT)
+
+
+OWN_MODEL = """
+import keras
+
+def build(num_classes, input_shape):
+    dense = keras.layers.Dense(num_classes)
+    return keras.Sequential([keras.Input(input_shape), keras.layers.Flatten(), dense])
+
+def wrong(num_classes, input_shape):
+    return keras.Sequential([keras.Input(input_shape), keras.layers.Flatten()])
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    (tmp_path / "athe_tf_test_models.py").write_text(OWN_MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "athe_tf_test_models"
+
+
+def test_a_function_of_the_users_own_builds_a_model(own_module):
+    net = models.build(f"{own_module}:build", 4, input_shape=(8, 8, 1))
+    assert net.output_shape == (None, 4) and net.input_shape == (None, 8, 8, 1)
+
+
+def test_a_function_of_the_users_own_has_its_own_head(own_module):
+    with pytest.raises(InputError, match="builds its own head.*head='he'.*Leave them at their defaults"):
+        models.build(f"{own_module}:build", 4, head="he", input_shape=(8, 8, 1))
+    with pytest.raises(InputError, match="must return a `keras.Model` with 4 logits"):
+        models.build(f"{own_module}:wrong", 4, input_shape=(8, 8, 1))
+
+
+def test_the_name_of_a_function_is_checked_without_importing_it():
+    names.check_name("no_such_module:build")
+    with pytest.raises(InputError, match="Cannot import the model 'no_such_module:build'"):
+        models.build("no_such_module:build", 4)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import athe_tf
-from athe_tf.evaluation.attack_run import Progress
-from athe_tf.evaluation.result import AttackReport
+from athe_tf.evaluation.progress import EvaluationProgress
+from athe_tf.evaluation.result import AttackOutcome
 from athe_tf.programs import evaluate as program
-from athe_tf.programs.config import EvaluateConfig
-from athe_tf.programs.progress import AttackProgress, duration
+from athe_tf.programs.config import EvaluateConfig, TrainConfig
+from athe_tf.programs.config.serialization import to_json
+from athe_tf.programs.progress import ProgressDisplay
 from tests.small_runs import tiny_batch, tiny_net
 
 X, _ = tiny_batch(40)
@@ -54,7 +55,7 @@ def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypat
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(AttackProgress, "update", stop)
+        patched.setattr(ProgressDisplay, "update", stop)
         assert call(patched, *flags) == 130
     assert (out / "state" / "fgsm.done.npz").exists() and not (out / "evaluation.json").exists()
     capsys.readouterr()
@@ -149,25 +150,24 @@ class Terminal(io.StringIO):
 
 def test_the_bar_shows_the_running_accuracy_and_the_time_left():
     now = [100.0]
-    bar = AttackProgress(Terminal(), clock=lambda: now[0])
-    bar.update(Progress("pgd-20", 2, 3, 100.0, 400.0, 90, 100))
+    bar = ProgressDisplay(Terminal(), clock=lambda: now[0])
+    bar.update(EvaluationProgress("pgd-20", 2, 3, 100.0, 400.0, 90, 100))
     now[0] = 110.0
-    bar.update(Progress("pgd-20", 2, 3, 200.0, 400.0, 60, 100))
+    bar.update(EvaluationProgress("pgd-20", 2, 3, 200.0, 400.0, 60, 100))
     last = bar.stream.getvalue().rsplit("\r\033[K", 1)[-1]
     # A hundred passes took ten seconds, two hundred are left.
-    assert last == "2 of 3, pgd-20  [############............]  50%   robust 60.0%   0:20 left"
-    bar.finished(AttackReport("pgd-20", np.ones(3, bool)))
+    assert last == "2 of 3, pgd-20  [############............]  50%   robust 60.0%   20.0 s left"
+    bar.finished(AttackOutcome("pgd-20", np.ones(3, bool)))
     assert bar.stream.getvalue().endswith("\r\033[K")
 
 
-def test_elsewhere_there_is_one_line_an_attack():
+def test_elsewhere_there_is_one_line_per_attack():
     stream = io.StringIO()
-    shown = AttackProgress(stream)
-    shown.update(Progress("fgsm", 1, 2, 1.0, 2.0, 3, 4))
-    shown.finished(AttackReport("fgsm", np.array([True, False]), seconds=61.0))
-    shown.finished(AttackReport("feature", None, reason="no features."))
-    assert stream.getvalue() == "fgsm: 50.00 %, 1:01\nfeature: not run: no features.\n"
-    assert duration(3725) == "1:02:05"
+    shown = ProgressDisplay(stream)
+    shown.update(EvaluationProgress("fgsm", 1, 2, 1.0, 2.0, 3, 4))
+    shown.finished(AttackOutcome("fgsm", np.array([True, False]), seconds=61.0))
+    shown.finished(AttackOutcome("feature", None, not_run="no features."))
+    assert stream.getvalue() == "fgsm: 50.00 %, 1 min 1 s\nfeature: not run: no features.\n"
 
 
 def test_nothing_of_others_is_removed_or_replaced(folder, tmp_path, monkeypatch, capsys):
@@ -176,7 +176,7 @@ def test_nothing_of_others_is_removed_or_replaced(folder, tmp_path, monkeypatch,
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "thesis.txt").write_text("precious")
     assert call(monkeypatch, *flags, f"--output={tmp_path}") == 2
-    assert "state' holds other things" in capsys.readouterr().err
+    assert "state' contains other files" in capsys.readouterr().err
     assert (tmp_path / "state" / "thesis.txt").read_text() == "precious"
     out = tmp_path / "out"
     for name in ("model_card.md", "report.html", "examples.npz", "evaluation.json", "model_info.json"):
@@ -202,5 +202,24 @@ def test_a_report_that_cannot_be_printed_is_saved(folder, tmp_path, capfd, monke
             monkeypatch.setattr(sys, "stdout", full)
             assert call(monkeypatch, *flags, output) == code
             monkeypatch.undo()
-        assert "Standard output cannot be written" in capfd.readouterr().err
+        assert "Cannot write to standard output" in capfd.readouterr().err
     assert (out / "evaluation.json").exists() and (out / "report.html").exists()
+
+
+def test_a_run_and_its_report_go_together(folder, tmp_path, monkeypatch):
+    """The page of a fresh evaluation shows the run, and `bin/report` writes the same page again."""
+    run, out = tmp_path / "run", tmp_path / "run" / "evaluation"
+    run.mkdir()
+    tiny_net("he", seed=2).save(run / "best.keras")
+    config = TrainConfig(dataset=f"npz:{folder / 'data.npz'}", head="he", epsilon=0.06, workdir=str(run))
+    (run / "config.json").write_text(to_json(config))
+    flags = [f"--model={run}", "--protocol=transfer", f"--substitutes={folder / 'net.keras'},{run}"]
+    assert call(monkeypatch, *flags, f"--output={out}", "--nochecks") == 0
+    stored = json.loads((out / "evaluation.json").read_text())
+    assert stored["run"] == str(run) and stored["format"] == 2
+    assert stored["transfer"]["targets"] == [str(run), str(folder / "net.keras")]
+    page = (out / "report.html").read_text()
+    assert "Settings of the training run" in page
+    (out / "report.html").unlink()
+    athe_tf.report.write(run)
+    assert (out / "report.html").read_text() == page

@@ -19,7 +19,7 @@ from tests.small_runs import (
     tiny_splits,
 )
 
-CONFIG = TrainConfig(
+CONFIG = TrainConfig.from_flags(
     framework="standard", head="he", epochs=1, batch_size=16, lr_schedule="constant", ema=0.9
 )  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_what_resumes_does_not_ask_for_the_model_again(first, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"head": "linear"}, "its head is he, expected linear. Use a model of the same --model, --head"),
+        ({"head": "linear"}, "its head is he, expected linear. Use one with the same --model, --head"),
         ({"scale": 10.0}, "its scale is 15.0, expected 10.0"),
         ({"activation": "silu"}, "its activation is relu, expected silu"),
         ({"model": "lenet-1"}, r"its weight 'conv1/kernel' is \(3, 3, 1, 4\), expected \(5, 5, 1, 2\)"),

@@ -37,13 +37,13 @@ def refused(name, *flags, by=program):
         (["--model=wrn-35-10"], "wrn-35-10.*(34|40)"),
         (["--head=hee"], "Did you mean 'he'"),
         (["--dataset=cifar1O"], "Did you mean 'cifar10'"),
-        (["--epsilon=-1"], "--epsilon must be a number that is not negative. Received: --epsilon=-1"),
+        (["--epsilon=-1"], "--epsilon must be finite and not negative. Received: --epsilon=-1"),
         (["--epsilon=8"], "Did you mean --epsilon=8/255"),
         (["--epsilon=eight"], "Expected a number such as 0.031 or 8/255. Received: 'eight'"),
         (["--steps=0"], "needs at least one attack step"),
         (["--head=linear", "--margin=0.2"], "A margin needs a hypersphere head"),
-        (["--learning_rate=0"], "--learning_rate must be larger than 0"),
-        (["--batch_size=0"], "--batch_size must be larger than 0"),
+        (["--learning_rate=0"], "--learning_rate must be a finite number larger than 0"),
+        (["--batch_size=0"], "--batch_size must be a finite number larger than 0"),
         (["--lr_schedule=cosin"], "Did you mean 'cosine'"),
         (["--augmentation=flop"], "Did you mean 'flip'"),
         (["--dataset=npz:/nowhere/x.npz"], "nowhere"),
@@ -70,7 +70,7 @@ def test_train_refuses_bad_input_before_tensorflow_starts(flags, message, tmp_pa
         (["--model=README.md", "--dataset=digits"], "Expected a .keras file"),
         (["--model=x", "--attacks=pgd20"], "Unknown attack 'pgd20'. Did you mean 'pgd-20'"),
         (["--model=x", "--epsilon=8"], "Did you mean --epsilon=8/255"),
-        (["--model=nosuchmodule:f", "--dataset=digits"], "Cannot import 'f' from the module 'nosuchmodule'"),
+        (["--model=nosuchmodule:f", "--dataset=digits"], "Cannot import the model 'nosuchmodule:f'"),
     ],
 )
 def test_evaluate_refuses_bad_input(flags, message):
@@ -115,7 +115,7 @@ def test_an_archive_that_does_not_fit_is_refused(archive, message, tmp_path):
 def test_a_data_set_that_is_not_there_says_what_to_do(tmp_path):
     flags = ["--dataset=cifar10", f"--data_dir={tmp_path / 'data'}", f"--workdir={tmp_path / 'run'}"]
     error = refused("train", *flags, by=run_program)
-    assert "could not be downloaded" in error and "Give --data_dir with a prepared copy" in error
+    assert "could not be downloaded" in error and "Give a prepared copy as `data_dir`" in error
     assert not (tmp_path / "run").exists()
 
 
@@ -154,7 +154,7 @@ def test_the_whole_way_once(tmp_path):
     assert flags == report["flags"]
 
     other = refused("train", *short, "--seed=1", by=run_program)
-    assert "holds another run" in other and "--seed=1 (there: 0)" in other
+    assert "contains another run" in other and "--seed=1 (there: 0)" in other
 
     # The flags that the run wrote down are those of the run, which is finished.
     repeated = run_program("train", f"--flagfile={run / 'flags.txt'}", f"--workdir={run}")
@@ -164,7 +164,7 @@ def test_the_whole_way_once(tmp_path):
 def test_plan_prints_costs_and_writes_nothing(tmp_path):
     planned = run_program("train", DIGITS, "--plan", f"--workdir={tmp_path / 'run'}")
     assert planned.returncode == 0, planned.stderr
-    for word in ("steps:", "passes a step:", "seconds a step:", "total time:", "memory:"):
+    for word in ("steps:", "passes per step:", "seconds per step:", "total time:", "memory:"):
         assert word in planned.stdout
     assert not (tmp_path / "run").exists()
 

@@ -11,13 +11,13 @@ import pytest
 
 from athe_tf.data import load, with_extra
 from athe_tf.programs import run
-from athe_tf.programs.backup import Progress, load_state, save_state
 from athe_tf.programs.callbacks import BestKeeper
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
+from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.train import action
 from athe_tf.programs.workdir import Workdir, flagfile
-from athe_tf.training.registry import FRAMEWORKS
+from athe_tf.training.options import FRAMEWORKS
 from tests.small_runs import (
     after_step,
     assert_equal_weights,
@@ -38,7 +38,8 @@ CASES: dict[str, dict] = {
     "alp": {"framework": "alp", "steps": 2},
     "trades": {"framework": "trades", "steps": 2},
     "free_at": {"framework": "free_at", "replays": 2},
-    "fast_at, extra data": {"framework": "fast_at", "nfgsm_noise": 2.0, "extra_fraction": 0.25},
+    "fast_at": {"framework": "fast_at"},
+    "n_fgsm, extra data": {"framework": "n_fgsm", "extra_fraction": 0.25},
     "mart, perturbed weights, average over epochs": {
         "framework": "mart", "steps": 1, "awp_gamma": 0.01, "awp_start": 1.0, "swa_start": 1,
     },
@@ -47,7 +48,7 @@ CASES: dict[str, dict] = {
     },
     "cure, warm-up": {"framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5},
     "gradalign, extra data, average over steps": {
-        "framework": "fast_at", "gradalign": 0.2, "guard_drop": 0.0, "ema": 0.9, "extra_fraction": 0.25,
+        "framework": "gradalign", "guard_drop": 0.0, "ema": 0.9, "extra_fraction": 0.25,
     },
 }  # fmt: skip
 
@@ -71,7 +72,7 @@ def settings(case, workdir, **changes):
         base["extra_data"] = str(workdir.parent / "extra.npz")
         images, labels = tiny_batch(20, seed=1)
         np.savez(base["extra_data"], image=images, label=labels)
-    return TrainConfig(**base | CASES[case] | changes, workdir=str(workdir))
+    return TrainConfig.from_flags(**base | CASES[case] | changes, workdir=str(workdir))
 
 
 def train_tiny(config):
@@ -135,7 +136,7 @@ def test_a_run_can_be_interrupted_at_any_step(tmp_path):
 
 def test_the_program_can_be_killed_at_any_moment(tmp_path):
     """Not after a step, but whenever the signal comes; and the same command goes on."""
-    config = TrainConfig(
+    config = TrainConfig.from_flags(
         dataset="digits", head="he", framework="trades", steps=2, epsilon=0.1, epochs=2, batch_size=256,
         learning_rate=0.05, lr_drops=(1.0,), validation_attack="pgd-2", backup_minutes=0.0,
         workdir=str(tmp_path / "killed"),
@@ -166,23 +167,19 @@ def test_the_backup_is_gone_when_the_run_is_finished_and_a_second_call_does_noth
     assert workdir.finished and not workdir.backup.exists()
     before = workdir.final.stat().st_mtime_ns
 
-    class NoFlags(dict):
-        def __getitem__(self, name):
-            return type("Flag", (), {"value": False})
-
-    action(config, NoFlags())
+    action(config, {"plan": False})
     assert "is finished" in capsys.readouterr().out
     assert workdir.final.stat().st_mtime_ns == before
 
 
 def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
     path = tmp_path / "best.keras"
-    keeper = BestKeeper(path, Progress())
+    keeper = BestKeeper(path, RunProgress())
     keeper.set_model(tiny_net())
     keeper.on_epoch_end(0, {"val_robust_accuracy": 0.5})
     kept = path.read_bytes()
     # A new process that lost its backup knows nothing but the files.
-    restarted = BestKeeper(path, Progress())
+    restarted = BestKeeper(path, RunProgress())
     restarted.set_model(tiny_net(seed=1))
     restarted.on_train_begin()
     restarted.on_epoch_end(0, {"val_robust_accuracy": 0.4})
@@ -208,7 +205,7 @@ def test_the_best_epoch_is_by_robust_accuracy_or_by_clean_accuracy_where_nothing
 
 def test_state_round_trips_every_variable(tmp_path):
     trainer = train_tiny(settings("trades", tmp_path / "run", epochs=1))
-    save_state(tmp_path / "s.npz", trainer, Progress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))
+    save_state(tmp_path / "s.npz", trainer, RunProgress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))
     kept = [np.asarray(v).copy() for v in (*trainer.variables, *trainer.optimizer.variables)]
     for variable in trainer.net.trainable_variables:
         variable.assign(np.zeros(variable.shape))

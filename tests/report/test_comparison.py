@@ -74,15 +74,24 @@ def test_only_the_seed_may_differ_within_a_row(tmp_path):
     assert found.rows[0].seeds == [0, 2]
 
 
+def test_a_setting_that_only_one_run_has_is_named_in_both_rows(tmp_path):
+    other = {**TRADES, "options": {"beta": 3.0}, "seed": 1}
+    plain = {**TRADES, "options": {}}
+    found = compare(
+        evaluations(tmp_path, ("a", small_evaluation(0.5), plain), ("b", small_evaluation(0.5), other))
+    )
+    assert [row.label for row in found.rows] == ["trades + he (beta none)", "trades + he (beta 3)"]
+
+
 def test_the_same_seed_twice_is_not_averaged(tmp_path):
     found = compare(
         evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", small_evaluation(0.6), TRADES))
     )
     assert [row.label for row in found.rows] == ["trades + he [1]", "trades + he [2]"]
-    assert "a seed in common, and are not averaged" in found.warnings[0]
+    assert "the same seed, and are not averaged" in found.warnings[0]
 
 
-def test_models_without_a_run_stand_alone(tmp_path):
+def test_models_without_a_run_are_rows_of_their_own(tmp_path):
     found = compare(
         evaluations(
             tmp_path, ("a", small_evaluation(0.5), None), ("b", small_evaluation(0.6, model="x"), None)
@@ -94,12 +103,15 @@ def test_models_without_a_run_stand_alone(tmp_path):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"dataset": "cifar10 (test)"}, "other data: digits (test) (trades + he); cifar10 (test) (pgd_at)"),
-        ({"epsilon": "0.1"}, "other epsilons: 0.2 (trades + he); 0.1 (pgd_at)"),
-        ({"norm": "l2"}, "other norms: linf"),
-        ({"examples": 100}, "other numbers of images: 200 (trades + he); 100 (pgd_at)"),
-        ({"labels": [1, 0]}, "other images: the labels of the evaluations differ"),
-        ({"attacks": []}, "a worst case over other attacks: pgd-20 (trades + he); none (pgd_at)"),
+        (
+            {"dataset": "cifar10 (test)"},
+            "different data: digits (test) (trades + he); cifar10 (test) (pgd_at)",
+        ),
+        ({"epsilon": "0.1"}, "different epsilons: 0.2 (trades + he); 0.1 (pgd_at)"),
+        ({"norm": "l2"}, "different norms: linf"),
+        ({"examples": 100}, "different numbers of images: 200 (trades + he); 100 (pgd_at)"),
+        ({"labels": [1, 0]}, "different images: the labels of the evaluations differ"),
+        ({"attacks": []}, "worst cases over different attacks: pgd-20 (trades + he); none (pgd_at)"),
     ],
 )
 def test_rows_that_cannot_be_compared_are_named(changes, message, tmp_path):
@@ -116,7 +128,7 @@ def test_an_attack_that_was_run_in_another_way_is_named(tmp_path):
     weak = small_evaluation(0.6)
     weak["attacks"][0]["settings"].update(logit_scale=1, steps=7)
     found = compare(evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", weak, PGD)))
-    assert found.warnings == ("Not comparable, pgd-20 was run with another steps, logit_scale.",)
+    assert found.warnings == ("Not comparable, pgd-20 was run with different settings: steps, logit_scale.",)
 
 
 def test_columns_that_a_row_lacks_stay_empty(tmp_path):
@@ -133,7 +145,9 @@ def test_columns_that_a_row_lacks_stay_empty(tmp_path):
 def test_the_verdict_says_when_a_difference_is_within_the_uncertainty(tmp_path):
     clear = compare(evaluations(tmp_path, *seeds("a", TRADES, [0.6, 0.61]), *seeds("b", PGD, [0.5, 0.51])))
     page = Page(render_comparison(clear))
-    assert "trades + he holds up best, with 60.50 ± 0.71 % in the worst case, before pgd_at" in page.text
+    assert (
+        "trades + he is the most robust, with 60.50 ± 0.71 % in the worst case, ahead of pgd_at" in page.text
+    )
     assert "within the uncertainty" not in page.text
     assert len([cell for cell in page.all("td") if "best" in cell.get("class", "")]) == 4  # clean is a tie
     close = compare(
@@ -142,7 +156,7 @@ def test_the_verdict_says_when_a_difference_is_within_the_uncertainty(tmp_path):
     assert "within the uncertainty" in Page(render_comparison(close)).text
 
 
-def test_corruptions_stand_side_by_side(tmp_path):
+def test_corruptions_are_shown_side_by_side(tmp_path):
     def measured(noise):
         groups = {"noise": noise, "blur": 0.5}
         part = {"severities": [1], "accuracy": {"fog": [0.5]}, "groups": groups, "mca": 0.5}
@@ -159,7 +173,7 @@ def test_corruptions_stand_side_by_side(tmp_path):
     page = Page(render_comparison(found))
     assert found.columns == ("clean", "mCA")  # without an attack there is no worst case
     assert "noise blur trades + he 65.00 50.00 pgd_at 20.00 50.00" in page.text
-    assert "nothing is known about robustness" in page.text
+    assert "so robustness is unknown" in page.text
 
 
 def test_bounds_overlap_when_they_meet():
@@ -217,7 +231,7 @@ def test_the_program_reports_on_one(tmp_path):
         ([], "Say which evaluations to report on"),
         (["a", "a"], "Name each evaluation once. Received twice: a"),
         (["a", "nowhere"], "There is no folder 'nowhere'"),
-        (["a", "broken"], "is not JSON"),
+        (["a", "broken"], "is not valid JSON"),
         (["a", "--output=x.html"], "--output is for comparisons"),
         (["a", "b", "--output=a/config.json/x.html"], "Cannot write 'a/config.json/x.html': File exists"),
         (["a", "b", "--outptu=x"], "Did you mean 'output'"),

@@ -1,5 +1,6 @@
 """The report of one evaluation: the page, the model card, RobustBench's file."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -9,10 +10,14 @@ import numpy as np
 import pytest
 
 import athe_tf
+from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.programs.config import TrainConfig
+from athe_tf.report.comparison import compare
 from athe_tf.report.evaluation_page import render
+from athe_tf.report.json_files import check_schema, schema
 from athe_tf.report.reading import find_evaluation, read_evaluation
-from athe_tf.report.schema import check_evaluation
 from athe_tf.report.sections import ORDER
+from athe_tf.report.writing import WRITTEN
 from tests.page_parts import Page
 from tests.report_case import (
     CONFIG,
@@ -50,15 +55,15 @@ def test_the_verdict_comes_first(page):
     data = full_evaluation()
     start = page.text.index(data["verdict"])
     assert start < page.text.index("Accuracy by attack")
-    # What to doubt about it stands at the top as well.
+    # Reasons to doubt it are at the top as well.
     for text in (data["checks"][1]["detail"], data["warnings"][0]):
         assert start < page.text.index(text) < page.text.index("Accuracy by attack")
 
 
-def test_numbers_of_the_evaluation_stand_on_the_page(page):
+def test_the_page_shows_the_numbers_of_the_evaluation(page):
     for text in (
         "71.60 %", "after apgd-t 62.60 %", "3 min 18 s", "feature : not run: The victim has no features",
-        "The weakest class (worst case) is", "robust accuracy on held-out images, 64.8 %, came in epoch 16",
+        "The weakest class (worst case) is", "The best model on held-out images is that of epoch 16",
         "expected calibration error 18.7 %", "Mean corruption accuracy (mCA) 65.50 %",
         "foolbox, pgd-20 66.80 % 67.40 % -0.60 points", "1 passed, 1 failed, 1 not run",
         "tensorflow 2.21.0", full_evaluation()["command"],
@@ -95,16 +100,14 @@ def test_a_section_is_there_only_when_its_data_is():
     assert Page(render(small_evaluation())).sections() == ["attacks", "settings"]
 
 
-def test_an_evaluation_without_a_verdict_is_given_one():
-    text = Page(render(small_evaluation(0.5))).text
-    assert "Of 200 images, 90.00 % are classified correctly, and 50.00 % (95 % interval 43.0 to 57.0)" in text
+def test_without_attacks_no_worst_case_is_shown():
     nothing_ran = small_evaluation(0.9, attacks=[{"name": "fgsm", "not_run": "no gradients"}])
     text = Page(render(nothing_ran)).text
+    assert "no attack counts" in text and "fgsm : not run: no gradients" in text
     per_class = {"clean": [1.0, 0.8], "worst_case": [1.0, 0.8], "count": [100, 100]}
     corrupted = Page(render(small_evaluation(0.9, attacks=[], per_class=per_class)))
     assert corrupted.sections() == ["classes", "settings"]
     assert "The weakest class (clean) is 1" in corrupted.text and "worst case %" not in corrupted.text
-    assert "nothing is known about robustness" in text and "no attack counts" in text
 
 
 def test_what_happened_on_fewer_images_or_elsewhere_is_said():
@@ -115,7 +118,7 @@ def test_what_happened_on_fewer_images_or_elsewhere_is_said():
     )
     text = Page(render(data)).text
     assert "pgd-20 : on the first 50 images only" in text
-    assert "* outside the report's threat model" in text
+    assert "* outside the threat model of this evaluation" in text
     assert "pgd-20 @ 0.4 *" in text and "@ 0.4 @ 0.4" not in text
 
 
@@ -135,8 +138,9 @@ def hostile_copy(value):
 
 
 def test_no_text_of_an_evaluation_becomes_markup(tmp_path):
-    data = {**hostile_copy(full_evaluation()), "epsilon": "0.2"}
-    data["checks"][0]["status"] = "passed"
+    data = {**hostile_copy(full_evaluation()), "epsilon": "0.2", "flags": {HOSTILE: "01"}}
+    for check in data["checks"]:
+        check["status"] = "passed"
     data["corruptions"]["accuracy"][HOSTILE] = [0.5] * 5
     examples = {**example_images(2), "attack": np.array([HOSTILE] * 2)}
     run = tmp_path / "run"
@@ -178,7 +182,8 @@ def test_an_unfinished_training_run_is_drawn(tmp_path):
     run = tmp_path / "run"
     write_evaluation(run, small_evaluation(), CONFIG)
     (run / "metrics.csv").write_text("epoch,loss,val_robust_accuracy\n1,2.5,0.3\n2,nan,\n3,oops")
-    assert "came in epoch 1" in Page(render(read_evaluation(run).data)).text
+    (run / "best.json").write_text('{"value": 0.3, "epoch": 1}')
+    assert "is that of epoch 1." in Page(render(read_evaluation(run))).text
 
 
 def test_the_model_card_says_what_the_page_says(written):
@@ -224,29 +229,78 @@ def test_a_run_that_was_moved_is_still_found(tmp_path):
     os.rename(tmp_path / "old", tmp_path / "new")
     evaluation = read_evaluation(tmp_path / "new" / "demo")
     assert evaluation.config["framework"] == "trades" and len(evaluation.training) == 20
-    # Settings that this run's version did not know have their defaults; where it ran does not matter.
-    assert evaluation.config["beta"] == 6.0 and "workdir" not in evaluation.config
+
+
+def test_only_known_settings_of_a_run_reach_a_page(tmp_path):
+    secrets = {"workdir": "/home/me", "api_key": "123", "architectures": ["Bert"]}
+    config = {**CONFIG, **secrets, "options": {"beta": 6.0}}
+    write_evaluation(tmp_path / "run", small_evaluation(), config)
+    assert read_evaluation(tmp_path / "run").config == {
+        "beta": 6.0, **{key: value for key, value in CONFIG.items() if key != "format"}
+    }  # fmt: skip
+    for path in athe_tf.report.write(tmp_path / "run"):
+        assert not [text for text in ("/home/me", "api_key", "Bert") if text in path.read_text()]
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"architectures": ["Bert"], "vocab_size": 3}, "'dataset' is missing"),
+        ({**CONFIG, "seed": "zero"}, "at 'seed': expected a whole number, received 'zero'"),
+        ({**CONFIG, "options": {"beta": {"a": 1}}}, "at 'options.beta': expected a number, a text"),
+        ({**CONFIG, "format": 3}, "reads formats 1 to 2. Received: .*config.json' of format '3'"),
+        ([], "at 'the top level': expected"),
+    ],
+)
+def test_the_config_of_something_else_is_refused(config, message, tmp_path):
+    write_evaluation(tmp_path / "run", small_evaluation(), config)
+    with pytest.raises(athe_tf.InputError, match=message):
+        read_evaluation(tmp_path / "run")
+
+
+def test_the_schema_knows_every_setting_that_determines_a_run():
+    fields = dataclasses.fields(TrainConfig)
+    known = set(schema("config")["properties"])
+    assert {field.name for field in fields if not field.metadata.get("runtime")} <= known
+    assert not {field.name for field in fields if field.metadata.get("runtime")} & known
 
 
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "is not JSON"),
-        ("{", "is not JSON"),
-        ("[]", "'the whole' should be named values"),
-        ("{}", "it lacks 'model'"),
-        ({"attacks": 3}, "'attacks' should be a list, and is 3"),
-        ({"attacks": [{"name": "fgsm", "accuracy": "high"}]}, "'attacks\\[0\\].accuracy' should be a number"),
-        ({"clean_accuracy": True}, "'clean_accuracy' should be a number"),
-        ({"clean_interval": [1]}, "should be two numbers"),
-        ({"epsilon": "eight"}, "Expected a number such as 0.031 or 8/255. Received: 'eight'"),
+        ("", "is not valid JSON"),
+        ("{", "is not valid JSON"),
+        ('{"a": ' * 100_000, "is not valid JSON"),
+        ('{"a": ' * 500 + "1" + "}" * 500, "is nested too deeply"),
+        ('{"a": NaN}', "the number NaN is not finite"),
+        ('{"a": -Infinity}', "the number -Infinity is not finite"),
+        ('{"a": 1e999}', "the number 1e999 is not finite"),
+        ('{"a": ' + str(10**400) + "}", "the number 1000.* has more than 64 bits"),
+        ("[]", "at 'the top level': expected .*, received \\[\\].* Run the evaluation again"),
+        ("{}", "'model' is missing. It has format 1. Run the evaluation again"),
+        ({"attacks": 3}, "at 'attacks': expected a list of attacks, received 3"),
         (
-            {"per_class": {"clean": [1], "worst_case": [1, 2], "count": [1]}},
-            "the lists in 'per_class' should be of one length, and have \\[1, 2, 1\\] items",
+            {"attacks": [{"name": "fgsm", "accuracy": "high"}]},
+            "at 'attacks\\[0\\].accuracy': expected a number from 0 to 1, received 'high'",
         ),
-        ({"angles": {"edges": [0, 1], "true": [1, 2], "nearest_wrong": [1]}}, "the lists in 'angles'"),
-        ({"transfer": {"sources": ["a"], "targets": ["a"], "accuracy": [[1, 2]]}}, "transfer.accuracy"),
-        ({"corruptions": {"severities": [1], "accuracy": {"fog": []}}}, "the lists in 'corruptions'"),
+        ({"attacks": [{"name": "fgsm", "accuracy": 0.5}]}, "'attacks\\[0\\].interval' is missing"),
+        ({"clean_accuracy": True}, "at 'clean_accuracy': expected a number"),
+        ({"clean_accuracy": 1.5}, "at 'clean_accuracy': expected a number from 0 to 1, received 1.5"),
+        ({"clean_interval": [1]}, "expected two numbers"),
+        ({"epsilon": "eight"}, "at 'epsilon': expected a text such as '0.031' or '8/255', received 'eight'"),
+        ({"labels": ["x" * 1000]}, "at 'labels\\[0\\]': expected .*, received 'xxx.*\\.\\.\\.\\."),
+        (
+            {"per_class": {"clean": [1], "worst_case": [1, 0], "count": [1]}},
+            "at 'per_class': expected lists of one length, received lists of \\[1, 2, 1\\] items",
+        ),
+        ({"angles": {"edges": [0, 1], "true": [1, 2], "nearest_wrong": [1]}}, "at 'angles': expected lists"),
+        (
+            {"transfer": {"sources": ["a"], "targets": ["a"], "accuracy": [[1, 0]]}},
+            "at 'transfer.accuracy': expected lists",
+        ),
+        ({"corruptions": {"severities": [1], "accuracy": {"fog": []}}}, "at 'corruptions': expected lists"),
+        ({"format": 3}, "reads formats 1 to 2. Received: .* of format '3'. Update athe_tf"),
+        ({"format": "two"}, "Received: .* of format 'two'"),
     ],
 )
 def test_what_is_not_an_evaluation_is_refused(text, message, tmp_path):
@@ -281,8 +335,14 @@ def test_broken_files_around_an_evaluation_are_named(tmp_path):
     with pytest.raises(athe_tf.InputError, match=r"examples.npz' is not an archive"):
         athe_tf.report.write(folder)
     (folder / "examples.npz").unlink()
+    texts = np.full((8, 16, 16, 3), "x")
+    for change in ({"adversarial": np.zeros((3, 4, 4, 1))}, {"clean": texts}, {"norm": np.zeros(2)}):
+        np.savez(folder / "examples.npz", **{**example_images(), **change})
+        with pytest.raises(athe_tf.InputError, match=r"examples.npz' are not adversarial examples.*shape"):
+            athe_tf.report.write(folder)
+    (folder / "examples.npz").unlink()
     (tmp_path / "run" / "config.json").write_text("{")
-    with pytest.raises(athe_tf.InputError, match=r"config.json' is not the config of a run"):
+    with pytest.raises(athe_tf.InputError, match=r"config.json' is not valid JSON"):
         athe_tf.report.write(folder)
 
 
@@ -303,17 +363,42 @@ def test_reports_do_not_need_tensorflow():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_the_example_of_these_tests_keeps_the_contract():
-    check_evaluation(full_evaluation())
-    check_evaluation(small_evaluation())
+def test_the_examples_of_these_tests_fit_the_schema():
+    check_schema(full_evaluation(), "evaluation")
+    check_schema(small_evaluation(), "evaluation")
+    check_schema(CONFIG, "config")
 
 
-def test_what_an_evaluation_returns_can_be_shown():
-    """The contract as it is kept: a real evaluation, its page and its files."""
+def test_an_evaluation_without_a_version_is_read_and_the_page_says_so(tmp_path):
+    data = small_evaluation()
+    del data["format"]
+    folder = write_evaluation(tmp_path / "old", data)
+    page, card, _ = athe_tf.report.write(folder)
+    for path in (page, card):
+        assert "This evaluation has format 1" in path.read_text()
+    assert "Run the evaluation again to get format 2" in str(compare([read_evaluation(folder)]))
+    data["attacks"] = 3
+    with pytest.raises(athe_tf.InputError, match="expected a list of attacks.* It has format 1. Run the"):
+        render(data)
+
+
+def test_what_an_evaluation_returns_can_be_shown(tmp_path):
+    """A real evaluation fits the schema, and its page is the same before and after it was saved."""
     images, labels = tiny_batch(24)
-    found = athe_tf.evaluate(
-        tiny_net(), (images, labels), attacks=["fgsm"], epsilon=0.1, epsilons=[0.05], checks=False
+    result = athe_tf.evaluate(
+        tiny_net(),
+        (images, labels),
+        attacks=["fgsm", "deepfool-3", "autoattack-smoke"],
+        epsilon=0.1,
+        options=EvaluationOptions(epsilons=[0.05], corruptions="generated", verify_with=["cleverhans"]),
     )
-    sections = Page(found.to_html()).sections()
-    assert {"attacks", "curve", "classes", "angles", "calibration", "settings"} <= set(sections)
-    check_evaluation(json.loads(found.to_json()))
+    page = render(result)
+    sections = set(Page(page).sections())
+    assert {"attacks", "curve", "classes", "angles", "calibration", "settings", "sanity"} <= sections
+    check_schema(json.loads(result.to_json()), "evaluation")
+    result.save(tmp_path)
+    assert render(read_evaluation(tmp_path)) == page
+    assert [path.name for path in athe_tf.report.write(result, tmp_path)] == list(WRITTEN)
+    assert (tmp_path / "report.html").read_text().startswith(page)
+    with pytest.raises(athe_tf.InputError, match="Name a `folder`"):
+        athe_tf.report.write(result)

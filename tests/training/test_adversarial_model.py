@@ -8,7 +8,7 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks, training
 from athe_tf.training.adversarial_model import AdversarialModel, Terms
-from athe_tf.training.crafting import BN_MODES
+from athe_tf.training.options import BN_MODES, StandardOptions
 from athe_tf.utils.errors import InputError
 from tests.small_runs import assert_equal_weights, get_weights, tiny_batch, tiny_net
 
@@ -18,7 +18,7 @@ X, Y = tiny_batch()
 def compiled(framework="pgd_at", net=None, rate=0.05, **kwargs):
     net = net or tiny_net()
     trainer = training.get(framework)(net, attacks.PGD(0.1, steps=2), **kwargs)
-    trainer.compile(training.MomentumSGD(rate))
+    trainer.compile(training.TorchSGD(rate))
     return trainer
 
 
@@ -83,7 +83,7 @@ def test_fit_logs_what_the_framework_meets(framework):
 
 def test_compiled_metrics_see_the_clean_predictions_of_trades():
     trainer = training.TRADES(tiny_net(), attacks.PGD(0.1, steps=1))
-    trainer.compile(training.MomentumSGD(0.0), metrics=["accuracy"])
+    trainer.compile(training.TorchSGD(0.0), metrics=["accuracy"])
     logs = trainer.train_on_batch(X, Y, return_dict=True)
     assert logs["accuracy"] == logs["clean_accuracy"]
 
@@ -114,7 +114,7 @@ def test_regularisers_of_the_net_are_part_of_the_loss():
     dense = keras.layers.Dense(4, kernel_regularizer=keras.regularizers.L2(0.5))
     net = keras.Model(inputs, dense(keras.layers.Flatten()(inputs)))
     trainer = training.Standard(net)
-    trainer.compile(training.MomentumSGD(0.0))
+    trainer.compile(training.TorchSGD(0.0))
     loss = trainer.train_on_batch(X, Y, return_dict=True)["loss"]
     plain = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(Y, net(X))
     penalty = 0.5 * np.square(dense.kernel.numpy()).sum()
@@ -130,7 +130,7 @@ def test_no_retracing_after_the_first_step():
             return super().training_loss(x, x_adv, y)
 
     trainer = Counted(tiny_net(), attacks.PGD(0.1, steps=2))
-    trainer.compile(training.MomentumSGD(0.01))
+    trainer.compile(training.TorchSGD(0.01))
     trainer.fit(X, Y, batch_size=8, epochs=1, verbose=0)
     count = len(traces)
     trainer.fit(X, Y, batch_size=8, epochs=3, verbose=0)
@@ -156,7 +156,7 @@ def test_a_loss_that_is_not_a_number_stops_before_the_update():
 
 def test_mixed_precision_scales_the_loss_and_trains_the_same():
     class Half(AdversarialModel):
-        needs_attack = False
+        options_class = StandardOptions  # which crafts nothing
 
         def training_loss(self, x, x_adv, y):
             logits = self.net(x, training=True)
@@ -166,7 +166,7 @@ def test_mixed_precision_scales_the_loss_and_trains_the_same():
     for scaled in (False, True):
         net = tiny_net()
         trainer = Half(net)
-        optimizer = training.MomentumSGD(0.05)
+        optimizer = training.TorchSGD(0.05)
         trainer.compile(keras.optimizers.LossScaleOptimizer(optimizer, 1024.0) if scaled else optimizer)
         trainer.train_on_batch(X, Y)
         results.append(get_weights(net))
@@ -176,12 +176,12 @@ def test_mixed_precision_scales_the_loss_and_trains_the_same():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: training.PGDAT(tiny_net()), "PGDAT trains on adversarial images and needs an attack"),
-        (lambda: compiled(margin=-0.1), "`margin` must not be negative"),
-        (lambda: compiled(net=tiny_net("linear"), margin=0.2), "A margin needs a head with a scale"),
-        (lambda: compiled(bn_mode="evil"), "Received: bn_mode='evil'"),
-        (lambda: compiled("trades", beta=-1), "`beta` must not be negative"),
-        (lambda: compiled().compile(loss="mse"), "brings its own loss"),
+        (lambda: training.PGDAT(tiny_net()), "PGDAT trains on adversarial examples and needs an attack"),
+        (lambda: compiled(margin=-0.1), "margin must be finite and not negative"),
+        (lambda: compiled(net=tiny_net("linear"), margin=0.2), "A margin needs a hypersphere head"),
+        (lambda: compiled(bn_mode="evil"), "Unknown bn_mode 'evil'. Did you mean 'eval'"),
+        (lambda: compiled("trades", beta=-1), "beta must be finite and not negative"),
+        (lambda: compiled().compile(loss="mse"), "has its own loss"),
     ],
 )
 def test_impossible_arguments_are_refused(make, message):
@@ -202,12 +202,12 @@ def test_modes_that_need_our_batch_norm_say_so(mode):
     ("x", "y", "message"),
     [
         ((255 * X).astype("uint8"), Y, "floats in .0, 1.. Received: uint8. Divide them by 255"),
-        (X, np.eye(4, dtype="float32")[Y], r"shape \(16, 4\). Of one-hot labels take the argmax"),
+        (X, np.eye(4, dtype="float32")[Y], r"shape \(16, 4\). Take the argmax of one-hot labels"),
     ],
 )
 def test_images_and_labels_of_another_form_are_refused(x, y, message):
     trainer = training.Standard(tiny_net())
-    trainer.compile(training.MomentumSGD(0.1))
+    trainer.compile(training.TorchSGD(0.1))
     with pytest.raises(InputError, match=message):
         trainer.train_on_batch(x, y)
 
@@ -218,7 +218,7 @@ def test_labels_may_be_of_a_shape_that_only_a_batch_tells():
 
     signature = (tf.TensorSpec([None, *X.shape[1:]]), tf.TensorSpec(None, tf.int32))
     trainer = training.Standard(tiny_net())
-    trainer.compile(training.MomentumSGD(0.1))
+    trainer.compile(training.TorchSGD(0.1))
     data = tf.data.Dataset.from_generator(batches, output_signature=signature)
     assert np.isfinite(trainer.fit(data, verbose=0, shuffle=False).history["loss"]).all()
 

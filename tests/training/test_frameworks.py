@@ -11,6 +11,7 @@ from athe_tf.losses import logit_pairing
 from athe_tf.utils.errors import InputError
 
 FRAMEWORKS = ("standard", "pgd_at", "alp", "trades", "free_at", "fast_at", "mart")
+ONE_STEP = ("free_at", "fast_at", "n_fgsm", "gradalign")
 HEADS = ("linear", "fn", "wn", "he", "mhe")
 SHAPE, CLASSES, COUNT = (3, 3, 1), 4, 6
 SCALE, MARGIN = 15.0, 0.2
@@ -18,7 +19,7 @@ BETA, PAIRING, STEPS, REPLAYS = 6.0, 0.5, 3, 2
 
 
 def make_attack(framework, epsilon=0.1, norm="linf"):
-    steps = 1 if framework in ("free_at", "fast_at") else STEPS
+    steps = 1 if framework in ONE_STEP else STEPS
     return attacks.PGD(epsilon, norm, steps=steps)
 
 
@@ -30,7 +31,7 @@ def make_trainer(framework, net, **kwargs):
         "free_at": {"replays": REPLAYS, "batch_size": COUNT},
     }.get(framework, {})
     trainer = training.get(framework)(net, make_attack(framework), **options | kwargs)
-    trainer.compile(training.MomentumSGD(0.01, momentum=0.0))
+    trainer.compile(training.TorchSGD(0.01, momentum=0.0))
     return trainer
 
 
@@ -283,12 +284,12 @@ STEPS_TO_COUNT = {
     "cure": (1, {}),
     "free_at": (REPLAYS, {}),
     "fast_at": (2, {}),
-    "fast_at nfgsm": (2, {"nfgsm_noise": 2.0}),
-    "fast_at gradalign": (3, {"gradalign": 0.2}),
+    "n_fgsm": (2, {}),
+    "gradalign": (3, {}),
     # Once more through the loss, and nothing else; the statistics of that pass are forgotten.
-    "pgd_at awp": (1, {"awp_gamma": 0.01}),
-    "trades awp": (2, {"awp_gamma": 0.01}),
-    "free_at awp": (REPLAYS, {"awp_gamma": 0.01}),
+    "pgd_at awp": (1, {"weight_perturbation": training.AWP(0.01)}),
+    "trades awp": (2, {"weight_perturbation": training.AWP(0.01)}),
+    "free_at awp": (REPLAYS, {"weight_perturbation": training.AWP(0.01)}),
 }
 
 
@@ -298,7 +299,7 @@ def test_a_step_updates_statistics_and_passes_the_network_as_often_as_it_says(ca
     framework, (updates, options) = case.split()[0], STEPS_TO_COUNT[case]
     trainer = make_trainer(framework, net, **options)
     # Attacks compile their own loop; the other steps are quicker run eagerly than compiled.
-    trainer.compile(training.MomentumSGD(0.01), run_eagerly=framework not in ("free_at", "fast_at"))
+    trainer.compile(training.TorchSGD(0.01), run_eagerly=framework not in ONE_STEP)
     x, _, y = batch("float32")
     for variable in (norm.updates, counter.forward, counter.backward):
         variable.assign(0.0)
@@ -307,8 +308,8 @@ def test_a_step_updates_statistics_and_passes_the_network_as_often_as_it_says(ca
     cost = trainer.cost()
     assert float(counter.forward) == cost.forward
     assert float(counter.backward) == cost.backward_input
-    assert int(trainer.optimizer.iterations) == trainer.updates_per_step
-    assert trainer.updates_per_step == (REPLAYS if framework == "free_at" else 1)
+    assert int(trainer.optimizer.iterations) == trainer.options.updates_per_step
+    assert trainer.options.updates_per_step == (REPLAYS if framework == "free_at" else 1)
 
 
 @pytest.mark.parametrize("framework, norm", [("fast_at", "linf"), ("fast_at", "l2"), ("trades", "l2")])
@@ -316,7 +317,7 @@ def test_crafted_images_stay_in_the_ball_and_in_the_box(framework, norm):
     epsilon = 0.3
     net, *_ = counting_net()
     trainer = training.get(framework)(net, make_attack(framework, epsilon, norm))
-    trainer.compile(training.MomentumSGD(0.01))
+    trainer.compile(training.TorchSGD(0.01))
     x, _, y = batch("float32")
     x_adv = tf.function(trainer.craft)(tf.constant(x), tf.constant(y))
     distance = trainer.attack.threat.distance(x, x_adv).numpy()
@@ -338,18 +339,24 @@ def test_the_attack_of_a_framework_knows_neither_margin_nor_label_smoothing():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda net: training.ALP(net, make_attack("alp"), pairing=-1.0), "`pairing` must not be negative"),
-        (lambda net: training.ALP(net, make_attack("alp"), pairing_form="l3"), "pairing_form='l3'"),
-        (lambda net: training.FastAT(net, attacks.PGD(0.1, steps=10)), "steps=10, restarts=1. Use PGDAT"),
+        (
+            lambda net: training.ALP(net, make_attack("alp"), pairing=-1.0),
+            "pairing must be finite",
+        ),
+        (lambda net: training.ALP(net, make_attack("alp"), pairing_form="l3"), "Unknown pairing_form 'l3'"),
+        (lambda net: training.FastAT(net, attacks.PGD(0.1, steps=10)), "steps=10, restarts=1. Use 'pgd_at'"),
         (
             lambda net: training.FreeAT(net, attacks.PGD(0.1, steps=1, restarts=2), batch_size=4),
-            "restarts=2. Set `replays` instead",
+            "restarts=2. Use `replays`",
         ),
-        (lambda net: training.FreeAT(net, attacks.FGSM(0.1, "l1"), batch_size=4), "norm='l1'. Use PGDAT"),
-        (lambda net: training.FreeAT(net, attacks.FGSM(0.1), batch_size=4, replays=0), "`replays` must be"),
+        (lambda net: training.FreeAT(net, attacks.FGSM(0.1, "l1"), batch_size=4), "norm='l1'. Use 'pgd_at'"),
+        (
+            lambda net: training.FreeAT(net, attacks.FGSM(0.1), batch_size=4, replays=0),
+            "replays must be at least",
+        ),
         (
             lambda net: training.FreeAT(net, attacks.FGSM(0.1), batch_size=4, bn_mode="eval"),
-            "bn_mode can only be 'train'",
+            "crafts with bn_mode='train'",
         ),
     ],
 )

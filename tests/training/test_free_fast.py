@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks, training
-from athe_tf.programs.backup import Progress, load_state, save_state, variables_of
 from athe_tf.programs.build import make_trainer
+from athe_tf.programs.callbacks.overfitting_guard import OverfittingGuard
 from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.overfitting_guard import OverfittingGuard
 from athe_tf.programs.run import train
+from athe_tf.programs.run_state import RunProgress, load_state, save_state, variables_of
 from athe_tf.programs.workdir import Workdir
 from tests.small_runs import after_step, assert_equal_weights, get_weights, tiny_batch, tiny_net, tiny_splits
 
@@ -27,7 +27,7 @@ def linear_trainer(norm="linf", replays=2, **kwargs):
     rng = np.random.default_rng(0)
     head.kernel.assign(rng.normal(size=head.kernel.shape))
     trainer = training.FreeAT(net, attacks.FGSM(EPSILON, norm), replays=replays, batch_size=COUNT, **kwargs)
-    trainer.compile(training.MomentumSGD(RATE, momentum=0.0))
+    trainer.compile(training.TorchSGD(RATE, momentum=0.0))
     return trainer, head
 
 
@@ -109,7 +109,7 @@ def test_the_noise_is_in_the_backup(tmp_path):
     trainer, _ = linear_trainer()
     trainer.train_on_batch(*linear_batch(1))
     assert any(variable is trainer.noise for variable in variables_of(trainer))
-    save_state(tmp_path / "state.npz", trainer, Progress())
+    save_state(tmp_path / "state.npz", trainer, RunProgress())
     other, _ = linear_trainer()
     other.optimizer.build(other.net.trainable_variables)
     load_state(tmp_path / "state.npz", other)
@@ -124,7 +124,7 @@ def test_the_margin_is_part_of_what_the_noise_climbs():
         trainer = training.FreeAT(
             tiny_net("he"), attacks.FGSM(0.1, "l2"), replays=1, batch_size=16, margin=margin
         )
-        trainer.compile(training.MomentumSGD(0.01), run_eagerly=True)
+        trainer.compile(training.TorchSGD(0.01), run_eagerly=True)
         trainer.train_on_batch(*tiny_batch())
         noises.append(np.array(trainer.noise))
     assert np.abs(noises[0] - noises[1]).max() > 1e-4
@@ -132,7 +132,7 @@ def test_the_margin_is_part_of_what_the_noise_climbs():
 
 def run_config(framework, **changes):
     settings = {"framework": framework, "epochs": 4, "batch_size": 16, "epsilon": 0.1, "augmentation": "none"}
-    return TrainConfig(**settings | changes)
+    return TrainConfig.from_flags(**settings | changes)
 
 
 def without_validation():
@@ -167,7 +167,7 @@ def test_fast_at_steps_by_five_quarters_of_epsilon_and_projects():
 def guarded(tmp_path, accuracies, progress=None):
     trainer = training.Standard(tiny_net())
     guard = OverfittingGuard(
-        *tiny_batch(), attacks.PGD(0.1, steps=1), 0.2, tmp_path / "kept.npz", progress or Progress()
+        *tiny_batch(), attacks.PGD(0.1, steps=1), 0.2, tmp_path / "kept.npz", progress or RunProgress()
     )
     guard.set_model(trainer)
     measured = iter(accuracies)
@@ -192,7 +192,7 @@ def test_the_guard_stops_at_a_collapse_and_restores_the_epoch_before(tmp_path):
         assert guard.progress.stopped is None
     logs = end_epoch(guard, trainer, 3)
     assert logs == {"probe_accuracy": 0.25} and trainer.stop_training
-    assert "fell from 50.0 % to 25.0 %" in guard.progress.stopped
+    assert "dropped from 50.0 % to 25.0 %" in guard.progress.stopped
     assert "weights of epoch 3 are kept" in guard.progress.stopped
     assert all(np.all(np.asarray(v) == 2.0) for v in trainer.net.variables)
 
@@ -201,7 +201,7 @@ def test_a_guard_that_was_resumed_remembers(tmp_path):
     guard, trainer = guarded(tmp_path, [0.5, 0.7])
     end_epoch(guard, trainer, 0)
     end_epoch(guard, trainer, 1)
-    resumed, other = guarded(tmp_path, [0.4], Progress(notes=dict(guard.progress.notes)))
+    resumed, other = guarded(tmp_path, [0.4], RunProgress(notes=dict(guard.progress.notes)))
     end_epoch(resumed, other, 2)
     assert resumed.progress.stopped is not None
     assert all(np.all(np.asarray(v) == 1.0) for v in other.net.variables)
@@ -212,7 +212,7 @@ def test_the_guard_measures_robust_accuracy_and_changes_nothing(tmp_path):
     x, _ = tiny_batch()
     labels = np.asarray(net(x)).argmax(1).astype("int32")
     attack = attacks.PGD(0.0, steps=1)
-    guard = OverfittingGuard(x, labels, attack, 0.2, tmp_path / "kept.npz", Progress())
+    guard = OverfittingGuard(x, labels, attack, 0.2, tmp_path / "kept.npz", RunProgress())
     guard.set_model(training.Standard(net))
     before = get_weights(net)
     assert guard.robust_accuracy() == 1.0
@@ -239,7 +239,7 @@ def test_a_run_that_collapses_ends_the_same_whether_it_was_killed_or_not(tmp_pat
 
     expected, rows = run("straight")
     assert len(rows) == 1 + 3 and "probe_accuracy" in rows[0]
-    assert any("fell from 60.0 % to 10.0 %" in line for line in lines)
+    assert any("dropped from 60.0 % to 10.0 %" in line for line in lines)
 
     class Killed(Exception):
         pass

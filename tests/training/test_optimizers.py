@@ -1,11 +1,11 @@
-"""MomentumSGD against sequences computed by hand, and the schedules against their formulas."""
+"""TorchSGD against sequences computed by hand, and the schedules against their formulas."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from athe_tf.training.optimizers import MomentumSGD
+from athe_tf.training.optimizers import TorchSGD
 from athe_tf.training.schedules import Cosine, Cyclic, Piecewise, make_schedule
 from athe_tf.utils.errors import InputError
 
@@ -35,7 +35,7 @@ def pytorch_sequence(rates, momentum, decay, nesterov=False, start=1.0):
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_equals_pytorch_across_a_drop_of_the_rate_with_coupled_decay(nesterov):
     schedule = Piecewise(0.1, [2], 0.1)
-    ours = run(MomentumSGD(schedule, 0.9, 0.05, nesterov))
+    ours = run(TorchSGD(schedule, 0.9, 0.05, nesterov))
     np.testing.assert_allclose(ours, pytorch_sequence([0.1, 0.1, 0.01, 0.01], 0.9, 0.05, nesterov), rtol=1e-6)
 
 
@@ -46,11 +46,11 @@ def test_differs_from_keras_after_a_drop_because_keras_keeps_the_rate_in_the_vel
         w += v
     schedule = Piecewise(0.1, [2], 0.1)
     np.testing.assert_allclose(run(keras.optimizers.SGD(schedule, 0.9))[-1], w, rtol=1e-6)
-    assert abs(run(MomentumSGD(schedule, 0.9))[-1] - w) > 1e-3
+    assert abs(run(TorchSGD(schedule, 0.9))[-1] - w) > 1e-3
 
 
 def test_excluded_variables_do_not_decay():
-    optimizer = MomentumSGD(0.1, 0.9, 0.5)
+    optimizer = TorchSGD(0.1, 0.9, 0.5)
     kernel, bias = (keras.Variable(np.ones(1, "float32"), name=n) for n in ("kernel", "bias"))
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     optimizer.apply_gradients([(tf.zeros(1), kernel), (tf.zeros(1), bias)])
@@ -58,15 +58,15 @@ def test_excluded_variables_do_not_decay():
 
 
 def test_round_trips_through_its_config():
-    optimizer = MomentumSGD(Cosine(0.1, 100), 0.8, 1e-3, nesterov=True)
+    optimizer = TorchSGD(Cosine(0.1, 100), 0.8, 1e-3, nesterov=True)
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert isinstance(again, MomentumSGD) and again.get_config() == optimizer.get_config()
+    assert isinstance(again, TorchSGD) and again.get_config() == optimizer.get_config()
 
 
 @pytest.mark.parametrize("kwargs", [{"momentum": 1.0}, {"weight_decay": -1.0}])
 def test_impossible_arguments_are_refused(kwargs):
     with pytest.raises(InputError, match=next(iter(kwargs))):
-        MomentumSGD(**kwargs)
+        TorchSGD(**kwargs)
 
 
 def test_piecewise_drops_at_the_step_after_whole_epochs():

@@ -8,7 +8,7 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks, training
 from athe_tf.training import awp
-from athe_tf.training.fast_at import Aligned, cosine, gradalign_weight
+from athe_tf.training.gradalign import Aligned, cosine, gradalign_weight
 from athe_tf.training.swa import SWA, StatisticsPass
 from athe_tf.utils.errors import InputError
 from tests.small_runs import assert_equal_weights, get_weights, tiny_batch, tiny_net
@@ -37,9 +37,9 @@ def test_awp_takes_the_gradient_at_weights_moved_by_gamma_and_puts_them_back(fra
     net = tiny_net()
     options = {"attack": attacks.PGD(EPSILON, steps=1), "margin": 0.2}
     plain = training.get(framework)(net, **options)
-    with_awp = training.get(framework)(net, awp_gamma=gamma, **options)
+    with_awp = training.get(framework)(net, weight_perturbation=training.AWP(gamma), **options)
     for trainer in (plain, with_awp):
-        trainer.compile(training.MomentumSGD(0.0))
+        trainer.compile(training.TorchSGD(0.0))
     x_adv = plain.craft(tf.constant(X), tf.constant(Y))
     before = get_weights(net)
     _, _, gradients = plain.gradients(X, x_adv, Y)
@@ -78,8 +78,10 @@ def test_inside_every_kernel_is_gamma_of_its_length_away_and_afterwards_nowhere(
 
 
 def test_a_compiled_awp_step_with_rate_zero_leaves_the_weights_bit_for_bit():
-    trainer = training.PGDAT(tiny_net(), attacks.PGD(EPSILON, steps=1), awp_gamma=0.01)
-    trainer.compile(training.MomentumSGD(0.0))
+    trainer = training.PGDAT(
+        tiny_net(), attacks.PGD(EPSILON, steps=1), weight_perturbation=training.AWP(0.01)
+    )
+    trainer.compile(training.TorchSGD(0.0))
     before = [np.array(v) for v in trainer.net.trainable_variables]
     trainer.train_on_batch(X, Y)
     assert_equal_weights(before, [np.array(v) for v in trainer.net.trainable_variables])
@@ -87,9 +89,9 @@ def test_a_compiled_awp_step_with_rate_zero_leaves_the_weights_bit_for_bit():
 
 def test_awp_begins_when_it_is_told_to():
     results = []
-    for options in ({}, {"awp_gamma": 0.1, "awp_start": 1}, {"awp_gamma": 0.1}):
-        trainer = training.Standard(tiny_net(), **options)
-        trainer.compile(training.MomentumSGD(0.1), run_eagerly=True)
+    for perturbation in (None, training.AWP(0.1, start=1), training.AWP(0.1)):
+        trainer = training.Standard(tiny_net(), weight_perturbation=perturbation)
+        trainer.compile(training.TorchSGD(0.1), run_eagerly=True)
         trainer.train_on_batch(X, Y)
         first = get_weights(trainer.net)
         trainer.train_on_batch(X, Y)
@@ -112,15 +114,15 @@ def test_awp_refuses_a_projected_head():
     head = athe_tf.CosineDense(4, weight_norm="project")
     net = keras.Model(inputs, head(keras.layers.Flatten()(inputs)))
     with pytest.raises(InputError, match="off the sphere.*Use weight_norm='differentiable'"):
-        training.Standard(net, awp_gamma=0.01)
+        training.Standard(net, weight_perturbation=training.AWP(0.01))
 
 
 # -- N-FGSM -------------------------------------------------------------------------------------------------
 
 
-def fast(net, step_size=EPSILON, norm="linf", **kwargs):
-    trainer = training.FastAT(net, attacks.PGD(EPSILON, norm, steps=1, step_size=step_size), **kwargs)
-    trainer.compile(training.MomentumSGD(0.01))
+def fast(framework, net, step_size=EPSILON, norm="linf", **kwargs):
+    trainer = training.get(framework)(net, attacks.PGD(EPSILON, norm, steps=1, step_size=step_size), **kwargs)
+    trainer.compile(training.TorchSGD(0.01))
     return trainer
 
 
@@ -138,7 +140,7 @@ def test_nfgsm_is_noise_plus_a_step_without_projection():
     rng = np.random.default_rng(2)
     x = rng.uniform(size=(64, 2, 2, 1)).astype("float32")
     y = rng.integers(0, 2, 64).astype("int32")
-    trainer = fast(net, nfgsm_noise=2.0)
+    trainer = fast("n_fgsm", net, noise=2.0)
     x_adv = trainer.craft(tf.constant(x), tf.constant(y)).numpy()
     noise = trainer.attack.threat.uniform_start(tf.constant(x), tf.range(64), trainer.step_seed())
     start = np.clip(x + 2 * noise.numpy(), 0, 1)
@@ -179,7 +181,7 @@ def test_gradalign_adds_one_minus_the_cosine_of_two_gradients_and_learns_through
         variable.assign(value)
     x = rng.uniform(0.3, 0.7, (8, 2, 2, 1)).astype("float32")
     y = rng.integers(0, 3, 8).astype("int32")
-    trainer = fast(net, step_size=1.25 * EPSILON, gradalign=2.0)
+    trainer = fast("gradalign", net, step_size=1.25 * EPSILON, alignment=2.0)
     crafted = trainer.craft(tf.constant(x), tf.constant(y))
     clean = numpy_gradient(weights, x, y)
     np.testing.assert_allclose(np.reshape(crafted.gradient, (8, 4)), clean, rtol=1e-3, atol=1e-5)
@@ -209,9 +211,11 @@ def test_gradalign_is_zero_where_the_gradient_is_the_same_everywhere_or_missing(
     x = np.full((4, 2, 2, 1), 0.5, "float32")
     for label in (0, 1):  # for the other label the loss and its gradient are zero
         y = np.full(4, label, "int32")
-        trainer = fast(net, gradalign=1.0)
+        trainer = fast("gradalign", net, alignment=1.0)
         crafted = trainer.craft(tf.constant(x), tf.constant(y))
-        np.testing.assert_allclose(trainer.alignment(tf.constant(x), crafted.gradient, y), 1.0, atol=1e-6)
+        np.testing.assert_allclose(
+            trainer.gradient_cosine(tf.constant(x), crafted.gradient, y), 1.0, atol=1e-6
+        )
         _, _, gradients = trainer.gradients(tf.constant(x), crafted, y)
         assert all(np.isfinite(g).all() for g in gradients)
 
@@ -233,11 +237,11 @@ def test_second_derivatives_through_batch_norm_in_float32_equal_those_in_float64
         net = keras.Model(inputs, keras.layers.Dense(4, dtype=dtype)(keras.layers.Flatten(dtype=dtype)(h)))
         weights = weights or net.get_weights()
         net.set_weights(weights)
-        trainer = fast(net, gradalign=1.0)
+        trainer = fast("gradalign", net, alignment=1.0)
         x = tf.constant(X.astype(dtype))
         direction = tf.constant(np.random.default_rng(0).normal(size=X.shape).astype(dtype))
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.cast(trainer.alignment(x, direction, Y), dtype))
+            loss = tf.reduce_sum(tf.cast(trainer.gradient_cosine(x, direction, Y), dtype))
         gradients.append(tape.gradient(loss, net.trainable_variables))
     for one, other in zip(*gradients, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-3 * np.abs(other).max() + 1e-5)
@@ -248,22 +252,26 @@ def test_the_weights_of_gradalign_are_the_papers():
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "make, message",
     [
-        ({"nfgsm_noise": -1.0}, "`nfgsm_noise` must not be negative"),
-        ({"gradalign": -1.0}, "`gradalign` must not be negative"),
-        ({"nfgsm_noise": 2.0, "gradalign": 0.2}, "GradAlign starts at the image.*Use one of them"),
-        ({"awp_gamma": 1.5}, r"`awp_gamma` must lie in \[0, 1\)"),
-        ({"ema": 0.9, "swa": True}, "two averages, and one is shipped"),
+        (lambda: fast("n_fgsm", tiny_net(), noise=-1.0), "noise must be a finite number larger than 0"),
+        (lambda: fast("gradalign", tiny_net(), alignment=-1.0), "alignment must be finite and not negative"),
+        (lambda: training.AWP(1.5), r"gamma must lie in \[0, 1\)"),
+        (lambda: training.EMA(1.0), r"decay must lie in \[0, 1\)"),
+        (lambda: SWA(0, None), "start must be a finite number larger than 0"),
+        (
+            lambda: training.TRADES(tiny_net(), attacks.PGD(0.1), betta=3.0),
+            "Unknown argument 'betta' of TRADES",
+        ),
     ],
 )
-def test_impossible_options_are_refused(options, message):
+def test_impossible_options_are_refused(make, message):
     with pytest.raises(InputError, match=message):
-        fast(tiny_net(), **options)
+        make()
 
 
 def test_what_is_crafted_for_gradalign_has_two_parts():
-    crafted = fast(tiny_net(), gradalign=0.1).craft(tf.constant(X), tf.constant(Y))
+    crafted = fast("gradalign", tiny_net(), alignment=0.1).craft(tf.constant(X), tf.constant(Y))
     assert isinstance(crafted, Aligned) and crafted.images.shape == crafted.gradient.shape == X.shape
 
 
@@ -271,9 +279,10 @@ def test_what_is_crafted_for_gradalign_has_two_parts():
 
 
 def test_swa_is_the_mean_over_epochs_and_has_statistics_of_its_own():
-    trainer = training.Standard(tiny_net(), swa=True, validation_attack=attacks.PGD(0.05, steps=1))
-    trainer.compile(training.MomentumSGD(0.5))
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+    swa = SWA(1, lambda epoch: data)
+    trainer = training.Standard(tiny_net(), average=swa, validation_attack=attacks.PGD(0.05, steps=1))
+    trainer.compile(training.TorchSGD(0.5))
     ends, shipped = [], []
 
     class Watch(keras.callbacks.Callback):
@@ -283,7 +292,7 @@ def test_swa_is_the_mean_over_epochs_and_has_statistics_of_its_own():
             if epoch == 0:
                 assert_equal_weights(shipped[0], get_weights(trainer.net))
 
-    trainer.fit(data, epochs=4, verbose=0, callbacks=[SWA(1, lambda epoch: data), Watch()])
+    trainer.fit(data, epochs=4, verbose=0, callbacks=[swa, Watch()])
     # Epochs 2, 3 and 4 count.
     expected = [np.mean(values, axis=0) for values in zip(*ends[1:], strict=True)]
     assert_equal_weights(expected, [np.array(v) for v in trainer.averaged.trainable_variables], atol=1e-6)
@@ -306,6 +315,6 @@ def test_statistics_of_a_model_without_batch_norm_need_no_pass():
 
 def test_swa_needs_a_trainer_with_an_average():
     trainer = training.Standard(tiny_net())
-    trainer.compile(training.MomentumSGD(0.1))
-    with pytest.raises(InputError, match="Make the trainer with swa=True"):
+    trainer.compile(training.TorchSGD(0.1))
+    with pytest.raises(InputError, match="Give it to the trainer too"):
         trainer.fit(X, Y, verbose=0, callbacks=[SWA(1, lambda epoch: [])])

@@ -11,9 +11,9 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks, models, training
 from athe_tf.programs import build
-from athe_tf.programs.backup import Progress, load_state, save_state
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
+from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
 from athe_tf.training.epsilon import EpsilonSchedule
 from athe_tf.training.schedules import Periodic, make_schedule
@@ -110,7 +110,7 @@ def scheduled_trainer():
     attack = attacks.PGD(0.2, steps=1, step_size=0.4)
     trainer = Measured(tiny_net(), attack, epsilon_schedule=schedule)
     rate = make_schedule("piecewise", 0.1, 2, 5, (2, 4), 0.5, resets=(3,))
-    trainer.compile(training.MomentumSGD(rate))
+    trainer.compile(training.TorchSGD(rate))
     trainer.optimizer.build(trainer.net.trainable_variables)
     return trainer
 
@@ -124,7 +124,7 @@ def test_a_run_follows_both_schedules_at_every_step_also_after_a_resume_within_a
     trainer, recorder = scheduled_trainer(), Recorder()
     trainer.fit(x, Y, batch_size=8, epochs=4, verbose=0, callbacks=[recorder], shuffle=False)
     np.testing.assert_allclose(recorder.rows, expected[:8], atol=1e-5)
-    save_state(tmp_path / "state.npz", trainer, Progress())
+    save_state(tmp_path / "state.npz", trainer, RunProgress())
     resumed, rest = scheduled_trainer(), Recorder()
     load_state(tmp_path / "state.npz", resumed)
     resumed.fit(x, Y, batch_size=8, epochs=1, verbose=0, callbacks=[rest], shuffle=False)
@@ -138,7 +138,7 @@ def test_other_frameworks_and_norms_follow_the_schedule(framework, norm):
     trainer = training.get(framework)(
         tiny_net(), attack, epsilon_schedule=EpsilonSchedule("linear", 0.5, [4], highest=1.0), **options
     )
-    trainer.compile(training.MomentumSGD(0.0), run_eagerly=True)
+    trainer.compile(training.TorchSGD(0.0), run_eagerly=True)
     x, y = tf.fill(X.shape, 0.5), tf.constant(Y)
     craft = tf.function(trainer.craft)
     for step, bound in enumerate((0.0, 0.25, 0.5, 0.5)):
@@ -155,7 +155,7 @@ def test_other_frameworks_and_norms_follow_the_schedule(framework, norm):
 def test_cure_looks_less_far_in_a_smaller_ball():
     schedule = EpsilonSchedule("linear", 0.2, [4], highest=0.4)
     trainer = training.CURE(tiny_net(), attacks.PGD(0.2), curvature_step=1.6, epsilon_schedule=schedule)
-    trainer.compile(training.MomentumSGD(0.1))
+    trainer.compile(training.TorchSGD(0.1))
     trainer.optimizer.iterations.assign(1)
     np.testing.assert_allclose(trainer.current_step(), 0.8, rtol=1e-6)
 
@@ -163,13 +163,16 @@ def test_cure_looks_less_far_in_a_smaller_ball():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: EpsilonSchedule("quadratic", 0.1, [1]), "Invalid value for argument `kind`"),
-        (lambda: EpsilonSchedule("linear", 0.1, [5, 5]), "`ends` must be updates in rising order"),
-        (lambda: EpsilonSchedule("linear", 0.1, [5], highest=0.05), "stops at `target`. Received: lowest=0"),
-        (lambda: EpsilonSchedule("linear", 0.1, [5], warm_up=-1), "`warm_up` must be larger than 0"),
+        (lambda: EpsilonSchedule("quadratic", 0.1, [1]), "Unknown kind 'quadratic'. Available: constant"),
+        (lambda: EpsilonSchedule("linear", 0.1, [5, 5]), "`ends` must be in rising order"),
+        (lambda: EpsilonSchedule("linear", 0.1, [5], highest=0.05), "stops at epsilon. Received: lowest=0"),
+        (
+            lambda: EpsilonSchedule("linear", 0.1, [5], warm_up=-1),
+            "warm_up must be a finite number larger than 0",
+        ),
         (
             lambda: training.Standard(tiny_net(), epsilon_schedule=EpsilonSchedule("linear", 0.1, [5])),
-            "needs an attack whose ball can change",
+            "needs an attack whose epsilon can change",
         ),
     ],
 )
@@ -204,8 +207,8 @@ def test_a_constant_rate_has_nothing_to_reset():
 def test_a_periodic_schedule_round_trips():
     schedule = make_schedule("piecewise", 0.1, 10, 8, (3,), 0.1, (5,))
     assert isinstance(schedule, Periodic)
-    optimizer = training.MomentumSGD(schedule)
-    restored = training.MomentumSGD.from_config(optimizer.get_config())._learning_rate
+    optimizer = training.TorchSGD(schedule)
+    restored = training.TorchSGD.from_config(optimizer.get_config())._learning_rate
     assert rates(restored, range(0, 90, 7)) == rates(schedule, range(0, 90, 7))
 
 
@@ -261,14 +264,14 @@ def test_training_an_ensemble_does_not_touch_its_members(three):
     members, _ = three
     before = [get_weights(member) for member in members]
     trainer = training.Standard(models.ensemble_of(members))
-    trainer.compile(training.MomentumSGD(0.5), run_eagerly=True)
+    trainer.compile(training.TorchSGD(0.5), run_eagerly=True)
     trainer.train_on_batch(X, Y)
     for weights, member in zip(before, members, strict=True):
         assert_equal_weights(weights, get_weights(member))
 
 
 def test_members_must_fit_together():
-    with pytest.raises(InputError, match="know the same classes. Received: .*4.*and.*3"):
+    with pytest.raises(InputError, match="the same classes. Received: .*4.*and.*3"):
         models.ensemble_of([tiny_net(), tiny_net(classes=3)])
     with pytest.raises(InputError, match="at least one member"):
         models.ensemble_of([])
@@ -294,7 +297,7 @@ def pas_config(workdir, **changes):
         "workdir": str(workdir),
         "backup_minutes": 0.0,
     }
-    return TrainConfig(**settings | changes)
+    return TrainConfig.from_flags(**settings | changes)
 
 
 def test_a_run_keeps_a_model_a_period_and_makes_one_of_them_also_when_it_is_interrupted(tmp_path):
@@ -330,4 +333,4 @@ def test_a_config_becomes_schedules_in_updates(tmp_path):
                       awp_start=1.0)  # fmt: skip
     trainer = build.make_trainer(free, tiny_splits())
     assert (trainer.epsilon_schedule.ends, trainer.epsilon_schedule.warm_up) == ([16, 32], 8.0)
-    assert trainer.awp_start == 8
+    assert trainer.weight_perturbation.start == 8

@@ -8,7 +8,7 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks
 from athe_tf.programs import build
-from athe_tf.programs.callbacks import last_learning_rate
+from athe_tf.programs.callbacks.records import last_learning_rate
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
 from tests.small_runs import get_weights, small_cnn_of_one_layer, tiny_batch, tiny_splits
@@ -22,7 +22,7 @@ def make_trainer(precision, **changes):
         "framework": "pgd_at", "head": "he", "model": "small_cnn", "epsilon": 0.1, "epochs": 1,
         "batch_size": 16, "activation": "softplus", "lr_schedule": "constant", "learning_rate": 0.05,
     }  # fmt: skip
-    config = TrainConfig(**settings | {"precision": precision} | changes)
+    config = TrainConfig.from_flags(**settings | {"precision": precision} | changes)
     with small_cnn_of_one_layer():
         return build.make_trainer(config, tiny_splits())
 
@@ -38,7 +38,7 @@ def with_round_weights(trainer):
 
 
 def test_mixed_precision_is_refused_without_an_accelerator():
-    config = TrainConfig(precision="mixed_bfloat16", epochs=1, batch_size=16)
+    config = TrainConfig.from_flags(precision="mixed_bfloat16", epochs=1, batch_size=16)
     with pytest.raises(InputError, match=r"needs an accelerator.*Leave it out"):
         build.make_trainer(config, tiny_splits())
 
@@ -69,8 +69,8 @@ def test_mixed_precision_trains_with_a_head_in_float32(precision, monkeypatch):
         {"framework": "alp", "steps": 2, "norm": "l2", "epsilon": 1.0, "restarts": 2},
         {"framework": "mart", "steps": 2, "norm": "l1", "epsilon": 3.0},
         {"framework": "free_at", "norm": "l2", "epsilon": 1.0, "replays": 2},
-        {"framework": "fast_at", "gradalign": 0.2, "head": "linear"},
-        {"framework": "llr", "llr_preset": "code"},
+        {"framework": "gradalign", "head": "linear"},
+        {"framework": "llr", "preset": "code"},
         {"steps": 2, "awp_gamma": 0.01, "ema": 0.9, "clip_norm": 1.0, "epsilon_schedule": "linear"},
     ],
     ids=lambda changes: changes.get("framework", "pgd_at"),

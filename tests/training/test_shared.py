@@ -7,10 +7,10 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks, training
-from athe_tf.programs.backup import Progress, load_state, save_state
+from athe_tf.programs.callbacks.early_stopping import EarlyStopping
 from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.early_stopping import EarlyStopping
 from athe_tf.programs.run import train
+from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
 from athe_tf.utils.errors import InputError
 from tests.small_runs import assert_equal_weights, get_weights, tiny_batch, tiny_net, tiny_splits
@@ -19,8 +19,13 @@ X, Y = tiny_batch()
 
 
 def standard(ema=0.0, clip_norm=None, rate=0.5, validation_attack=None):
-    trainer = training.Standard(tiny_net(), ema=ema, clip_norm=clip_norm, validation_attack=validation_attack)
-    trainer.compile(training.MomentumSGD(rate, momentum=0.0))
+    trainer = training.Standard(
+        tiny_net(),
+        average=training.EMA(ema) if ema else None,
+        clip_norm=clip_norm,
+        validation_attack=validation_attack,
+    )
+    trainer.compile(training.TorchSGD(rate, momentum=0.0))
     return trainer
 
 
@@ -46,8 +51,10 @@ def test_the_average_follows_its_closed_form_and_copies_the_statistics():
 def test_the_average_of_a_projected_head_stays_on_the_sphere():
     inputs = keras.Input((8, 8, 1))
     head = athe_tf.CosineDense(4, weight_norm="project")
-    trainer = training.Standard(keras.Model(inputs, head(keras.layers.Flatten()(inputs))), ema=0.9)
-    trainer.compile(training.MomentumSGD(5.0), run_eagerly=True)
+    trainer = training.Standard(
+        keras.Model(inputs, head(keras.layers.Flatten()(inputs))), average=training.EMA(0.9)
+    )
+    trainer.compile(training.TorchSGD(5.0), run_eagerly=True)
     for _ in range(2):
         trainer.train_on_batch(X, Y)
     kernel = np.array(trainer.averaged.layers[-1].kernel)
@@ -56,16 +63,16 @@ def test_the_average_of_a_projected_head_stays_on_the_sphere():
 
 
 def test_free_at_averages_after_every_replay():
-    trainer = training.FreeAT(tiny_net(), attacks.FGSM(0.1), replays=3, batch_size=16, ema=0.999)
-    trainer.compile(training.MomentumSGD(0.1), run_eagerly=True)
     seen = []
 
-    def recorded(averaged, net, decay, updates):
-        seen.append(int(updates))
+    class Watched(training.EMA):
+        def after_update(self, net, updates):
+            seen.append(int(updates))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("athe_tf.training.adversarial_model.update_average", recorded)
-        trainer.train_on_batch(X, Y)
+    average = Watched(0.999)
+    trainer = training.FreeAT(tiny_net(), attacks.FGSM(0.1), replays=3, batch_size=16, average=average)
+    trainer.compile(training.TorchSGD(0.1), run_eagerly=True)
+    trainer.train_on_batch(X, Y)
     assert seen == [1, 2, 3]
 
 
@@ -115,20 +122,20 @@ def test_a_gradient_that_is_short_enough_is_not_changed():
 
 
 def test_early_stopping_waits_its_patience_and_says_why():
-    progress = Progress(best=0.5, best_epoch=2)
+    progress = RunProgress(best=0.5, best_epoch=2)
     callback = EarlyStopping(2, progress)
     callback.set_model(tiny_net())
     callback.on_epoch_end(2)  # epoch 3: one epoch old
     assert progress.stopped is None
     callback.on_epoch_end(3)
     assert progress.stopped == (
-        "Stopped after epoch 4: robust validation accuracy has not risen since epoch 2."
+        "Stopped after epoch 4: robust validation accuracy has not improved since epoch 2."
     )
     assert callback.model.stop_training
 
 
 def test_a_run_with_average_and_early_stopping_ends_early_and_ships_the_average(tmp_path):
-    config = TrainConfig(
+    config = TrainConfig.from_flags(
         framework="standard",
         epochs=5,
         batch_size=16,
@@ -147,7 +154,7 @@ def test_a_run_with_average_and_early_stopping_ends_early_and_ships_the_average(
         config, tiny_splits(), Workdir(config.workdir), write=lambda text, **_: lines.append(text)
     )
     assert len(Workdir(config.workdir).metrics.read_text().splitlines()) == 1 + 3
-    assert any("has not risen since epoch" in line for line in lines)
+    assert any("has not improved since epoch" in line for line in lines)
     final = keras.models.load_model(Workdir(config.workdir).final)
     assert_equal_weights(get_weights(final), get_weights(trainer.averaged))
     exported = tf.saved_model.load(str(Workdir(config.workdir).saved_model))
@@ -155,21 +162,21 @@ def test_a_run_with_average_and_early_stopping_ends_early_and_ships_the_average(
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    "make, message",
     [
-        ({"ema": 1.0}, r"`ema` must lie in \[0, 1\)"),
-        ({"clip_norm": 0.0}, "`clip_norm` must be larger than 0"),
+        (lambda: training.EMA(1.0), r"decay must lie in \[0, 1\)"),
+        (lambda: training.Standard(tiny_net(), clip_norm=0.0), "clip_norm must be a finite number larger"),
     ],
 )
-def test_impossible_arguments_are_refused(arguments, message):
+def test_impossible_arguments_are_refused(make, message):
     with pytest.raises(InputError, match=message):
-        training.Standard(tiny_net(), **arguments)
+        make()
 
 
 def test_the_average_is_in_the_backup(tmp_path):
     trainer = standard(ema=0.9)
     trainer.train_on_batch(X, Y)
-    save_state(tmp_path / "state.npz", trainer, Progress())
+    save_state(tmp_path / "state.npz", trainer, RunProgress())
     other = standard(ema=0.9)
     other.optimizer.build(other.net.trainable_variables)
     load_state(tmp_path / "state.npz", other)

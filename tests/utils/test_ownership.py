@@ -57,7 +57,7 @@ def test_a_folder_of_the_same_name_is_neither_used_nor_removed(tmp_path):
     (state / f"{TEMPORARY}0123.npz").touch()  # of a process that was killed
     check_state_folder(state)
     (state / "thesis.txt").write_text("precious")
-    with pytest.raises(InputError, match="state' holds other things than the state of an evaluation"):
+    with pytest.raises(InputError, match="state' contains other files than the state of an evaluation"):
         check_state_folder(state)
     remove_state(state)
     assert (state / "thesis.txt").read_text() == "precious"

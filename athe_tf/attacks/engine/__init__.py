@@ -1,1 +1,1 @@
-"""How attacks are run: the contract, the victim, batches side by side, the state of a run on the disk."""
+"""The machinery of attacks: the contract, the victim, parallel batches, the state of a run in a file."""

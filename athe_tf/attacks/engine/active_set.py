@@ -1,7 +1,7 @@
 """A compiled loop over a batch that shrinks as its images are done.
 
-An image that has fallen needs no further passes. The loop drops finished rows from the batch and puts
-their state back in place at the end, all inside the graph: one trace, any batch size.
+An image with an adversarial example needs no further passes. The loop drops finished rows from the batch
+and puts their state back in place at the end, all inside the graph: one trace, any batch size.
 """
 
 import tensorflow as tf
@@ -27,56 +27,54 @@ def shrinking_loop(body, state, constants, steps, last=None):
         body: `(i, state, constants) -> (state, done)`. `done` is boolean `[n]`; an example's state stays as
             it was returned together with its first `True`. All examples in `state` belong to the rows in
             `constants`, but their number changes from step to step.
-        state: List of tensors with the batch as first axis; what is to be returned.
-        constants: List of tensors with the batch as first axis that `body` reads: images, labels, ids.
+        state: Tensors with the batch as first axis, in a list or a named tuple; what is to be returned.
+        constants: Tensors with the batch as first axis that `body` reads: images, labels, ids.
         steps: Number of iterations, an integer or a scalar tensor.
         last: `(state, constants) -> state`, called once afterwards with the examples that are left, as an
             attack does to test its last iterate.
 
     Returns:
-        `state` of all examples, in the order in which they came.
+        `state` of all examples, in their original order.
     """
-    state, constants = list(state), list(constants)
+    structures = state, constants
+    state, constants = tf.nest.flatten(state), tf.nest.flatten(constants)
     total = tf.shape(state[0])[0]
     part = tf.maximum((total + PARTS - 1) // PARTS, 1)
 
-    def running(i, rows, active, work, fixed, full):
-        return tf.logical_and(i < steps, tf.reduce_any(active))
+    def packed(*tensors):
+        return [tf.nest.pack_sequence_as(s, t) for s, t in zip(structures, tensors, strict=True)]
+
+    def kept(active, updated, work):
+        pairs = zip(tf.nest.flatten(updated), work, strict=True)
+        return [tf.where(_match(active, new), new, old) for new, old in pairs]
+
+    def running(i, rows, active, *_):
+        return (i < steps) & tf.reduce_any(active)
 
     def iterate(i, rows, active, work, fixed, full):
-        updated, done = body(i, work, fixed)
-        work = [tf.where(_match(active, new), new, old) for new, old in zip(updated, work, strict=True)]
-        active = tf.logical_and(active, tf.logical_not(done))
+        updated, done = body(i, *packed(work, fixed))
+        work = kept(active, updated, work)
+        active &= ~done
         left = tf.reduce_sum(tf.cast(active, tf.int32))
         size = (left + part - 1) // part * part
 
         def compact():
             chosen = tf.argsort(tf.cast(active, tf.int32), direction="DESCENDING", stable=True)[:size]
-            return (
-                tf.gather(rows, chosen),
-                tf.gather(active, chosen),
-                [tf.gather(w, chosen) for w in work],
-                [tf.gather(c, chosen) for c in fixed],
-                _put_back(full, rows, work),
-            )
+            left = tf.nest.map_structure(lambda v: tf.gather(v, chosen), (rows, active, work, fixed))
+            return *left, _put_back(full, rows, work)
 
         rest = tf.cond(size < tf.shape(active)[0], compact, lambda: (rows, active, work, fixed, full))
         return i + 1, *rest
 
-    def any_batch(tensor):
-        return tf.TensorShape([None, *tensor.shape[1:]])
-
     loop = (0, tf.range(total), tf.fill([total], True), state, constants, state)
-    shapes = tf.nest.map_structure(any_batch, loop[1:])
+    shapes = tf.nest.map_structure(lambda v: tf.TensorShape([None, *v.shape[1:]]), loop[1:])
     _, rows, active, work, fixed, full = tf.while_loop(
         running, iterate, loop, shape_invariants=(tf.TensorShape([]), *shapes), parallel_iterations=1
     )
     if last is not None:
-
-        def finish():
-            updated = last(work, fixed)
-            return [tf.where(_match(active, new), new, old) for new, old in zip(updated, work, strict=True)]
-
-        work = tf.cond(tf.reduce_any(active), finish, lambda: work)
+        work = tf.cond(
+            tf.reduce_any(active), lambda: kept(active, last(*packed(work, fixed)), work), lambda: work
+        )
     full = _put_back(full, rows, work)
-    return [tf.ensure_shape(f, s.shape) for f, s in zip(full, state, strict=True)]
+    full = [tf.ensure_shape(f, s.shape) for f, s in zip(full, state, strict=True)]
+    return tf.nest.pack_sequence_as(structures[0], full)

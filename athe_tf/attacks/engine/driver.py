@@ -3,27 +3,25 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine.journal import PROBES, TOLERANCE, Journal, fingerprint
-from athe_tf.attacks.engine.parallel import even_batches, map_in_lanes
+from athe_tf.attacks.engine.clean_facts import CleanFacts
+from athe_tf.attacks.engine.journal import PROBES, Journal, fingerprint, same_logits
+from athe_tf.attacks.engine.parallel import even_batches, map_batches
 from athe_tf.attacks.engine.results import AttackResult, Attempt, Stage, misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.utils import rng
 
-if TYPE_CHECKING:
-    from athe_tf.attacks.engine.attack import Attack
-
 
 @dataclasses.dataclass
-class Task:
-    """Everything a run is about."""
+class AttackTask:
+    """What to attack, with what, and how."""
 
-    attack: "Attack"
-    target: Victim
+    attack: Any  # an `Attack`, whose module imports this one
+    victim: Victim
     x: np.ndarray
     y: np.ndarray
     ids: np.ndarray
@@ -32,65 +30,68 @@ class Task:
     progress: Callable | None
 
 
-def run(task: Task, state=None) -> AttackResult:
-    """Attacks all images that are classified correctly, and tells what became of each.
+def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> AttackResult:
+    """Attacks all images that are classified correctly, and returns the outcome for each image.
 
     Args:
         task: What to do.
         state: Path of a file that keeps the state, or `None`.
+        known: What is known already; replaces the clean pass.
     """
-    result, logits = clean_pass(task.target, task.x, task.y, task.batch_size, task.attack.succeeded)
-    cascade = task.attack.cascade(task.target)
+    if known is None:
+        result, logits = clean_pass(task.victim, task.x, task.y, task.batch_size, task.attack.succeeded)
+    else:
+        result = AttackResult.before(task.x, known.correct if task.attack.targeted else ~known.correct)
+        logits = known.logits
+    cascade = task.attack.cascade(task.victim)
     for attack in cascade:
-        attack.check_victim(task.target)
-    result.stages = _stages(cascade, task.target)
+        attack.check_victim(task.victim)
+    result.stages = _stages(cascade, task.victim)
     journal = None
     if state is not None:
-        journal = open_journal(task, state, logits)
+        journal = open_journal(task, state, logits, None if known is None else known.deterministic)
         result.queries[:PROBES] += 1
         _restore(journal, result)
     work = Work(task, cascade, result)
     for attack, stage in zip(cascade, result.stages, strict=True):
         if result.success.all():
             break
-        queries = attack.prepare(task.target, task.x, task.y, task.batch_size)
-        if not (result.rounds > stage.first).any():  # on record already, where the stage had begun
+        queries = attack.prepare(task.victim, task.x, task.y, task.batch_size)
+        if not (result.rounds > stage.first).any():  # else counted before an interruption
             result.queries += queries
         _run_stage(attack, stage, task, result, journal, work)
     return result
 
 
-def _stages(cascade, target: Victim) -> list[Stage]:
+def _stages(cascade, victim: Victim) -> list[Stage]:
     stages, first = [], 0
     for attack in cascade:
-        stages.append(Stage(attack.name, first, attack.rounds(target)))
+        stages.append(Stage(attack.name, first, attack.rounds(victim)))
         first += stages[-1].rounds
     return stages
 
 
-def _run_stage(attack: "Attack", stage: Stage, task: Task, result, journal, work: "Work") -> None:
-    attempt = attack.compiled(task.target, task.x.shape, "attempt")
+def _run_stage(attack, stage: Stage, task: AttackTask, result, journal, work: "Work") -> None:
+    attempt = attack.compiled(task.victim, task.x.shape, "attempt")
     seed = rng.fold(task.seed)
     began = time.perf_counter()
     for index in range(stage.rounds):
-        standing = result.standing(stage.first + index)
+        survivors = result.survivors(stage.first + index)
         # After a resume, the same batches without the images whose round is over.
-        batches = [
-            rows[result.rounds[rows] == stage.first + index]
-            for rows in even_batches(standing, task.batch_size)
-        ]
+        batches = even_batches(survivors, task.batch_size)
+        batches = [rows[result.rounds[rows] == stage.first + index] for rows in batches]
 
         def one_batch(rows, index=index):
             names = tf.constant(task.ids[rows], tf.int64)
             return attempt(tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, seed, index)
 
-        for rows, outcome in map_in_lanes(one_batch, [rows for rows in batches if len(rows)]):
-            fell = record(result, rows, outcome)
+        for rows, outcome in map_batches(one_batch, [rows for rows in batches if len(rows)]):
+            solved = record(result, rows, outcome)
             result.rounds[rows] += 1
             stage.seconds += time.perf_counter() - began
             began = time.perf_counter()
             if journal is not None:
-                journal.save_images(result.x_adv, fell)
+                journal.save_images(result.x_adv, solved)
                 journal.save(_state(result))
             work.done(attack, len(rows))
         if result.success.all():
@@ -98,56 +99,56 @@ def _run_stage(attack: "Attack", stage: Stage, task: Task, result, journal, work
 
 
 class Work:
-    """Counts passes of the network, for whoever watches: those done, and those left at most.
+    """Counts passes of the network, to report progress: those done, and the most that may be left.
 
-    What is left assumes that no further image falls, so it only ever shrinks.
+    What is left assumes that no further adversarial example is found, so it only ever shrinks.
     """
 
-    def __init__(self, task: Task, cascade, result: AttackResult):
+    def __init__(self, task: AttackTask, cascade, result: AttackResult):
         self.task = task
         self.result = result
         pairs = zip(cascade, result.stages, strict=True)
-        costs = [attack.round_passes(task.target) for attack, stage in pairs for _ in range(stage.rounds)]
-        # The passes of all rounds from a given one on.
+        costs = [attack.round_passes(task.victim) for attack, stage in pairs for _ in range(stage.rounds)]
+        # The passes of each round and all later ones.
         self.ahead = np.append(np.cumsum(costs[::-1])[::-1], 0.0)
         self.passes = 0.0
 
-    def done(self, attack: "Attack", images: int) -> None:
+    def done(self, attack, images: int) -> None:
         """A batch went through a round."""
-        self.passes += images * attack.round_passes(self.task.target)
+        self.passes += images * attack.round_passes(self.task.victim)
         if self.task.progress is not None:
-            standing = ~self.result.success
-            left = self.ahead[self.result.rounds[standing]].sum()
-            self.task.progress(self.passes, self.passes + left, int(standing.sum()))
+            robust = ~self.result.success
+            left = self.ahead[self.result.rounds[robust]].sum()
+            self.task.progress(self.passes, self.passes + left, int(robust.sum()))
 
 
 def record(result: AttackResult, rows, outcome: Attempt) -> np.ndarray:
-    """Adds the outcome of a round to what is known, and returns the rows that fell."""
+    """Adds the outcome of a round to the result, and returns the rows where it succeeded."""
     outcome = Attempt(*(value.numpy() for value in outcome))
     result.queries[rows] += outcome.queries
     result.gradients[rows] += outcome.gradients
     result.nonfinite[rows] += outcome.nonfinite
     result.norm[rows] = np.minimum(result.norm[rows], outcome.norm)
-    fell = rows[outcome.success]
-    result.success[fell] = True
-    result.x_adv[fell] = outcome.x_adv[outcome.success]
-    return fell
+    solved = rows[outcome.success]
+    result.success[solved] = True
+    result.x_adv[solved] = outcome.x_adv[outcome.success]
+    return solved
 
 
 def clean_pass(
-    target: Victim, x, y, batch_size: int, succeeded: Callable = misclassified
+    victim: Victim, x, y, batch_size: int, succeeded: Callable = misclassified
 ) -> tuple[AttackResult, np.ndarray]:
-    """The state before any attack, and the clean logits: one query an image."""
-    logits = np.concatenate([batch.numpy() for _, batch in clean_logits(target, x, batch_size)])
-    if target.num_classes is None:  # a callable tells only now
-        target.num_classes = int(logits.shape[-1])
+    """The result before any attack, and the clean logits; costs one query per image."""
+    logits = np.concatenate([batch.numpy() for _, batch in clean_logits(victim, x, batch_size)])
+    if victim.num_classes is None:  # known only now if the victim is a callable
+        victim.num_classes = int(logits.shape[-1])
     return AttackResult.before(x, succeeded(logits, y).numpy()), logits
 
 
-def clean_logits(target: Victim, x, batch_size: int):
+def clean_logits(victim: Victim, x, batch_size: int):
     """Yields `(start, logits)` over a set of images, through one compiled pass."""
     for start in range(0, len(x), batch_size):
-        yield start, target.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
+        yield start, victim.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
 
 
 # -- the state ----------------------------------------------------------------------------------------------
@@ -155,8 +156,8 @@ def clean_logits(target: Victim, x, batch_size: int):
 KEPT = ("success", "queries", "gradients", "norm", "nonfinite", "rounds")
 
 
-def open_journal(task: Task, path, logits: np.ndarray) -> Journal:
-    """The journal of a task; it refuses a file that belongs to another."""
+def open_journal(task: AttackTask, path, logits: np.ndarray, deterministic: bool | None = None) -> Journal:
+    """The journal of a task, which refuses a file of another task."""
     identity = {
         "attack": task.attack.name,
         **task.attack.settings(),
@@ -164,10 +165,11 @@ def open_journal(task: Task, path, logits: np.ndarray) -> Journal:
         "examples": len(task.x),
         "images and labels": fingerprint(task.x, task.y, task.ids),
     }
-    again = task.target.compiled_logits(tf.constant(task.x[:PROBES])).numpy()
     first = logits[:PROBES]
-    steady = np.allclose(first, again, rtol=0, atol=TOLERANCE * max(float(np.abs(first).max()), 1e-6))
-    return Journal(path, identity, first if steady else None)
+    if deterministic is None:
+        again = task.victim.compiled_logits(tf.constant(task.x[:PROBES])).numpy()
+        deterministic = same_logits(first, again)
+    return Journal(path, identity, first if deterministic else None)
 
 
 def _state(result: AttackResult) -> dict[str, np.ndarray]:

@@ -1,28 +1,28 @@
-"""Where a long attack stands, in a file: it may be killed at any moment and goes on from there.
+"""The state of a long attack in a file: a run may be killed at any moment and resumes from there.
 
-The file is an `.npz` that is replaced as a whole after every batch, so it is never half written. The
-adversarial images stand beside it in `<name>.images.npy`, which has room for every image and is as large
-on the disk as the images that fell.
+A journal as in journaling file systems: every finished batch is on record before the next one starts. The
+file is an `.npz` that is replaced as a whole after every batch, so it is never half written. The
+adversarial images are beside it in `<name>.images.npy`, a sparse file with room for every image.
 """
 
 import hashlib
 import json
 import pathlib
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing
 
-# Images whose clean logits tell one model from another.
+# Images whose clean logits identify a model.
 PROBES = 64
 # Batch sizes and processors change logits in the last digits; another model changes more than this.
 TOLERANCE = 1e-3
 
 
 def fingerprint(*arrays) -> str:
-    """A short text that differs when any of the arrays does."""
+    """A short digest of arrays."""
     digest = hashlib.sha256()
     for array in arrays:
         array = np.ascontiguousarray(array)
@@ -31,14 +31,19 @@ def fingerprint(*arrays) -> str:
     return digest.hexdigest()[:16]
 
 
+def same_logits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two passes of the same images may be of one model, up to rounding."""
+    spread = TOLERANCE * max(float(np.abs(a).max()), 1e-6)
+    return np.allclose(a, b, rtol=0, atol=spread, equal_nan=True)
+
+
 class Journal:
     """The state of one attack on one set of images and one model.
 
     Args:
         path: The file.
         identity: What the state belongs to: attack, settings, seed, images. Text and numbers only.
-        logits: The clean logits of the first images, which tell the model; `None` for a model whose logits
-            change from pass to pass.
+        logits: The clean logits of the first images, which identify the model; `None` for a randomized model.
     """
 
     def __init__(self, path, identity: dict, logits=None):
@@ -48,7 +53,7 @@ class Journal:
         self.logits = None if logits is None else np.asarray(logits[:PROBES], np.float32)
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """The arrays of the last `save`; `None` where there is no file yet."""
+        """The arrays of the last `save`; `None` if there is no file yet."""
         if not self.path.exists():
             return None
         try:
@@ -57,7 +62,7 @@ class Journal:
             identity, logits = json.loads(str(arrays.pop("identity"))), arrays.pop("logits")
         except Exception as error:
             raise InputError(
-                f"The state file '{self.path}' cannot be read: {error}. Remove it to begin again."
+                f"The state file '{self.path}' cannot be read: {error}. Remove it to start again."
             ) from error
         self._check(identity, logits)
         return arrays
@@ -80,18 +85,14 @@ class Journal:
         if not len(rows):
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.images_path.exists():
-            kept = np.lib.format.open_memmap(self.images_path, mode="r+")
-        else:
-            kept = np.lib.format.open_memmap(
-                self.images_path, mode="w+", dtype=np.float32, shape=images.shape
-            )
+        mode: Literal["r+", "w+"] = "r+" if self.images_path.exists() else "w+"
+        kept = np.lib.format.open_memmap(self.images_path, mode, np.float32, images.shape)
         kept[rows] = images[rows]
         kept.flush()
 
     def _check(self, identity: dict, logits: np.ndarray) -> None:
         changed = [
-            f"{name}={self.identity.get(name)!r} (there: {identity.get(name)!r})"
+            f"{name}={self.identity.get(name)!r} (in the file: {identity.get(name)!r})"
             for name in sorted(identity.keys() | self.identity.keys())
             if identity.get(name) != self.identity.get(name)
         ]
@@ -100,13 +101,10 @@ class Journal:
         if changed:
             raise InputError(
                 f"The state file '{self.path}' belongs to another evaluation. "
-                f"Received: {'; '.join(changed)}. Use another file, or remove it to begin again."
+                f"Received: {'; '.join(changed)}. Use another file, or remove it to start again."
             )
 
     def _same_model(self, logits: np.ndarray) -> bool:
         if self.logits is None or not logits.size:
             return self.logits is None and not logits.size
-        if logits.shape != self.logits.shape:
-            return False
-        spread = TOLERANCE * max(float(np.abs(logits).max()), 1e-6)
-        return np.allclose(logits, self.logits, rtol=0, atol=spread, equal_nan=True)
+        return logits.shape == self.logits.shape and same_logits(logits, self.logits)

@@ -6,11 +6,11 @@ compiled function is called, from the device that `athe_tf.attacks.engine.parall
 
 import keras
 import tensorflow as tf
-from tensorflow.python.framework.func_graph import FuncGraph
 
 from athe_tf.attacks.engine.parallel import current_device
 from athe_tf.attacks.engine.victim import Victim, victim
 from athe_tf.models.features import penultimate
+from athe_tf.utils.keras_compat import read_at_each_call
 
 
 def replicated_victim(model: keras.Model, devices) -> Victim:
@@ -56,13 +56,5 @@ class _Weights:
 
     def _when_called(self) -> list:
         """Tensors of the function that is being traced, which get `here()` whenever it is called."""
-        graph = tf.compat.v1.get_default_graph()
-        # Bodies of loops take what they need from the function around them.
-        while isinstance(getattr(graph, "outer_graph", None), FuncGraph):
-            graph = graph.outer_graph
-        return [
-            graph.capture_call_time_value(
-                lambda i=i: self.here()[i], tf.TensorSpec(v.shape, v.dtype), key=(id(self), i)
-            )
-            for i, v in enumerate(self.copies[self.first])
-        ]
+        specs = [tf.TensorSpec(value.shape, value.dtype) for value in self.copies[self.first]]
+        return read_at_each_call(self.here, specs, key=id(self))

@@ -1,4 +1,4 @@
-"""What an attack did: to one batch in one round, and to every image in all of them."""
+"""Outcomes of attacks: of one round on one batch, and of all rounds on all images."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -40,22 +40,26 @@ class Stage:
         return self.first + self.rounds
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class AttackResult:
-    """What an attack did to each image.
+    """The outcome of an attack for each image.
+
+    Example:
+
+    >>> AttackResult.before(np.zeros([4, 8, 8, 1]), wrong=[True, False, False, False])
+    AttackResult(4 images, 1 misclassified, robust accuracy 75.0 %, 4 queries, 0 gradients)
 
     Attributes:
         x_adv: Adversarial images; where the attack failed, the clean image.
-        success: Whether the attacker has what it wants, as it may have had from the start: a wrong
-            prediction, or the target.
+        success: Whether the attack succeeded: a wrong prediction, also of the clean image, or the target.
         queries: Forward passes that each image went through.
         gradients: Backward passes that each image went through.
         norm: Length of the perturbation; 0 where the clean image is misclassified, infinite where no
             adversarial image was found.
         nonfinite: Gradients of each image that had NaN or infinite entries, which were taken as zero.
-        rounds: Rounds that each image went through: restarts, targets. An image that fell did so in the last.
+        rounds: Rounds that each image went through: restarts, targets. A success was found in the last.
         stages: The attacks that the rounds belong to.
-        notes: What was noticed on the way, in words.
+        notes: Remarks on the model and the result, as sentences.
     """
 
     x_adv: np.ndarray
@@ -70,7 +74,7 @@ class AttackResult:
 
     @classmethod
     def before(cls, x, wrong) -> "AttackResult":
-        """What is known after the clean pass: one query an image, success where the model is wrong."""
+        """The result after the clean pass: one query per image, success where the model is wrong."""
         count = len(x)
         return cls(
             x_adv=np.array(x, np.float32),
@@ -82,8 +86,15 @@ class AttackResult:
             rounds=np.zeros(count, np.int64),
         )
 
-    def standing(self, round_index: int) -> np.ndarray:
-        """The rows that are, or were, still robust when a round began."""
+    def __repr__(self) -> str:
+        return (
+            f"AttackResult({len(self.success)} images, {int(self.success.sum())} misclassified, "
+            f"robust accuracy {100 * (1 - self.success.mean()):.1f} %, {self.queries.sum()} queries, "
+            f"{self.gradients.sum()} gradients)"
+        )
+
+    def survivors(self, round_index: int) -> np.ndarray:
+        """The rows that were still robust when a round began."""
         return np.flatnonzero((self.rounds > round_index) | ~self.success)
 
     def robust_after(self, stage: Stage) -> np.ndarray:
@@ -92,6 +103,6 @@ class AttackResult:
 
 
 def misclassified(logits, labels):
-    """Whether the prediction differs from the label; logits that are not numbers are no prediction."""
+    """Whether the prediction differs from the label; logits that are not finite count as wrong."""
     wrong = tf.argmax(logits, axis=-1, output_type=tf.int32) != tf.cast(labels, tf.int32)
     return tf.logical_or(wrong, tf.logical_not(tf.reduce_all(tf.math.is_finite(logits), axis=-1)))

@@ -17,19 +17,24 @@ from athe_tf.utils.errors import InputError, NotApplicable
 class Victim:
     """A classifier as an attack sees it: images in, logits out, and sometimes more.
 
-    Whoever makes a victim decides how batch normalisation behaves inside it: `athe_tf.victim(model)` is
-    in inference mode; a training framework makes its own.
+    The maker of a victim decides how batch normalization behaves in it: `athe_tf.victim(model)` is in
+    inference mode; a training framework makes its own.
+
+    Example:
+
+    >>> athe_tf.victim(lambda x: x[:, 0, 0, :], num_classes=3)
+    Victim('<lambda>', num_classes=3, scale=1.0, features=False)
 
     Args:
         logits: From images `[N, H, W, C]` in [0, 1] to logits `[N, L]`, differentiable.
-        features: From images to penultimate features, or `None` when the model hides them.
+        features: From images to penultimate features, or `None` if the model does not show them.
         head: The layer that turns features into logits, or `None`.
         scale: The factor that the logits already contain: the head's scale, or 1.
-        num_classes: `L`, or `None` when only a call can tell.
-        name: How reports call it.
-        facts: What its card says, for models that come with one.
+        num_classes: `L`, or `None` if it is known only after a call.
+        name: Its name in reports.
+        facts: The card of the model, if it has one.
         independent: Whether the logits of an image do not depend on the rest of its batch. False in
-            training mode, where batch normalisation mixes them.
+            training mode, where batch normalization mixes them.
     """
 
     def __init__(
@@ -53,6 +58,12 @@ class Victim:
         self.facts = facts or {}
         self.independent = independent
 
+    def __repr__(self) -> str:
+        return (
+            f"Victim({self.name!r}, num_classes={self.num_classes}, scale={self.scale}, "
+            f"features={self.has_features})"
+        )
+
     def logits(self, x):
         """Logits in `attack_dtype`, whatever the model computes in."""
         return tf.cast(self._logits(x), attack_dtype(x))
@@ -69,20 +80,24 @@ class Victim:
 
     def features(self, x):
         """Penultimate features in `attack_dtype`."""
-        self.require_features("This attack")
-        assert self._features is not None
-        return tf.cast(self._features(x), attack_dtype(x))
+        return tf.cast(self.require_features("This attack")(x), attack_dtype(x))
 
-    def require_features(self, who: str) -> None:
-        """Raises `NotApplicable`, in the name of `who`, unless the victim shows its features."""
+    @functools.cached_property
+    def compiled_features(self):
+        """`features`, to be compiled."""
+        return tf.function(self.features, autograph=False)
+
+    def require_features(self, who: str) -> Callable:
+        """The model's features; raises `NotApplicable`, in the name of `who`, if it does not show them."""
         if self._features is None:
             raise NotApplicable(
                 f"{who} needs penultimate features, and '{self.name}' offers logits only. "
                 "Give a Keras model, or a SavedModel written by athe_tf.export."
             )
+        return self._features
 
     def require_head(self, who: str):
-        """The last layer; raises `NotApplicable`, in the name of `who`, when the victim hides it."""
+        """The last layer; raises `NotApplicable`, in the name of `who`, if the victim does not show it."""
         if self.head is None:
             raise NotApplicable(
                 f"{who} needs the last layer of the model, and '{self.name}' does not show it. "
@@ -92,7 +107,7 @@ class Victim:
 
 
 def attack_dtype(x):
-    """What attacks compute in: float64 for tensors of that type, as in training in float64; else float32."""
+    """The dtype that attacks compute in: float64 for tensors of that dtype, else float32."""
     return tf.float64 if tf.is_tensor(x) and x.dtype == tf.float64 else tf.float32
 
 
@@ -105,10 +120,15 @@ def victim(model, *, num_classes: int | None = None) -> Victim:
 
     The same model gives the same victim as long as it lives, so attacks are compiled once for it.
 
+    Example:
+
+    >>> athe_tf.victim(lambda x: x[:, 0, 0, :], num_classes=3).num_classes
+    3
+
     Args:
         model: A Keras model that outputs logits, the path of a SavedModel, a function from images to
-            logits, or a `Victim`, which is returned as it is.
-        num_classes: For callables that cannot say it themselves.
+            logits, or a `Victim`, which is returned unchanged.
+        num_classes: For callables, which do not say it themselves.
     """
     if isinstance(model, Victim):
         return model
@@ -136,24 +156,19 @@ def _callable_victim(function: Callable, num_classes: int | None) -> Victim:
 
 def _keras_victim(model: keras.Model) -> Victim:
     head = model.layers[-1] if model.layers else None
-    features = penultimate(model)
+    features, shape = penultimate(model), getattr(model, "output_shape", None)
     return Victim(
         lambda x: model(x, training=False),
         features=None if features is None else (lambda x: features(x, training=False)),
         head=head,
         scale=head.scale if isinstance(head, CosineDense) else 1.0,
-        num_classes=_last_dimension(model),
+        num_classes=shape[-1] if isinstance(shape, tuple) else None,
         name=model.name,
     )
 
 
-def _last_dimension(model):
-    shape = getattr(model, "output_shape", None)
-    return shape[-1] if isinstance(shape, tuple) else None
-
-
 def saved_model_victim(folder) -> Victim:
-    """A victim from a SavedModel; `athe_tf.json` beside it, where there is one, tells of its head.
+    """A victim from a SavedModel; an `athe_tf.json` beside it describes the head.
 
     A SavedModel is a program: load only those whose origin you trust.
     """
@@ -165,8 +180,7 @@ def saved_model_victim(folder) -> Victim:
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"The SavedModel in '{folder}' cannot be read: {first} It may be incomplete; export or copy it "
-            "again."
+            f"The SavedModel in '{folder}' cannot be read: {first} Is it complete? Export or copy it again."
         ) from error
     facts = _card(folder / "athe_tf.json")
     serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)
@@ -204,7 +218,7 @@ def _endpoint(loaded, folder) -> Callable:
     if signature is None:
         raise InputError(
             f"The SavedModel in '{folder}' has neither an endpoint `serve` nor a signature "
-            "`serving_default`. Export it with bin/export or model.export."
+            "`serving_default`. Export it with athe_tf.export or model.export."
         )
     argument = next(iter(signature.structured_input_signature[1]))
     output = next(iter(signature.structured_outputs))

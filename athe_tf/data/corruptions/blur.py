@@ -1,8 +1,9 @@
-"""Blur: an image out of focus, behind glass, shaken, or rushed at."""
+"""Blur: out of focus, behind glass, by a moving or zooming camera."""
 
 import numpy as np
+from scipy import ndimage
 
-from athe_tf.data.corruptions.resampling import convolve, gaussian, gaussian_weights, line_blur, zoom
+from athe_tf.data.corruptions.resampling import correlate, gaussian, line_blur, zoom
 
 
 def gaussian_blur(images, sigma, draws):
@@ -14,18 +15,15 @@ def gaussian_blur(images, sigma, draws):
 def defocus_blur(images, constants, draws):
     """Every point becomes a disc; `constants` are its radius and the blur of its rim."""
     del draws
-    return convolve(images, disc(*constants))
+    return correlate(images, disc(*constants))
 
 
 def disc(radius, rim):
     """A disc with sum 1, blurred over 3 x 3 pixels, or 5 x 5 above a radius of 8."""
-    reach = int(radius)
-    place = np.arange(-reach, reach + 1)
+    blur = 1 if radius <= 8 else 2
+    place = np.arange(-int(radius) - blur, int(radius) + blur + 1)
     inside = (place**2 + place[:, np.newaxis] ** 2 <= radius**2).astype(np.float64)
-    blur = gaussian_weights(1 if radius <= 8 else 2, rim)
-    # A full convolution with the outer product of `blur` and itself.
-    for axis in (0, 1):
-        inside = np.apply_along_axis(np.convolve, axis, inside, blur)
+    inside = ndimage.gaussian_filter(inside, rim, radius=blur, mode="constant")
     return inside / inside.sum()
 
 
@@ -45,13 +43,13 @@ def glass_blur(images, constants, draws):
 
 
 def scatter(origin, moves, size, reach) -> None:
-    """Every pixel, from the last to the first, takes over what stands at its random neighbour.
+    """Every pixel, from the last to the first, takes the value of a random neighbour.
 
     The published script means to swap the two, but its assignment between views of one array copies. The
     published images are of that kind, and so are ours.
 
     Args:
-        origin: `[N, H * W]`, which pixel stands where; changed in place.
+        origin: `[N, H * W]`, the pixel at each place; changed in place.
         moves: `[N, H * W, 2]`, from each pixel to its neighbour, down and right.
         size: `(height, width)`.
         reach: Moves are in `[-reach, reach)`, and this much of the border stays.
@@ -59,8 +57,8 @@ def scatter(origin, moves, size, reach) -> None:
     height, width = size
     inner = (np.arange(reach + 1, side - reach + 1) for side in size)
     rows, columns = (place.ravel() for place in np.meshgrid(*inner, indexing="ij"))
-    # Pixels of one wave are 2 * reach columns apart or more, row after row: they do not touch each other's
-    # neighbours, and everything that a pixel reads is as it would be one by one.
+    # Pixels of one wave are 2 * reach columns apart or more, row after row: they do not share
+    # neighbours, so the result is that of processing pixels one by one.
     wave = 2 * reach * (height - rows) + (width - columns)
     order = np.argsort(wave, kind="stable")
     which = np.arange(len(origin))[:, np.newaxis]
@@ -71,13 +69,13 @@ def scatter(origin, moves, size, reach) -> None:
 
 
 def motion_blur(images, constants, draws):
-    """A shaken camera; `constants` are the radius and the standard deviation of the line."""
+    """Camera shake; `constants` are the radius and the standard deviation of the line."""
     radius, sigma = constants
     return line_blur(images, radius, sigma, draws.uniform((), -45.0, 45.0))
 
 
 def zoom_blur(images, constants, draws):
-    """A camera that moves towards the scene: the mean of the image and of ever larger ones.
+    """A camera that moves towards the scene: the mean of the image and of enlarged ones.
 
     `constants` are the end and the step of the factors of enlargement, which begin at 1.
     """

@@ -1,45 +1,52 @@
-"""Digital: what image processing does to images."""
+"""Digital corruptions: effects of image processing."""
 
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.corruptions.resampling import along_sides, box_matrix, gaussian, sample
+from athe_tf.data.corruptions.resampling import along_sides, gaussian, sample
 from athe_tf.utils.errors import check
 
 
 def contrast(images, factor, draws):
-    """Brings every pixel nearer to the mean of its channel."""
+    """Moves every pixel towards the mean of its channel."""
     del draws
     mean = images.mean(axis=(1, 2), keepdims=True)
     return (images - mean) * np.float32(factor) + mean
 
 
 def saturate(images, constants, draws):
-    """Scales the saturation of each pixel in HSV space and adds to it, with hue and value as they are."""
+    """Scales the saturation of each pixel in HSV space and adds to it, keeping hue and value."""
     del draws
     check(
         images.shape[-1] == 3,
-        f"The corruption 'saturate' needs colours. Expected 3 channels. Received: {images.shape[-1]}.",
+        f"The corruption 'saturate' needs color images. Expected 3 channels. Received: {images.shape[-1]}.",
     )
     factor, amount = constants
     value = images.max(axis=-1, keepdims=True)
     depth = value - images
     saturation = depth.max(axis=-1, keepdims=True) / np.where(value > 0, value, 1)
     wanted = np.clip(saturation * factor + amount, 0, 1)
-    # A grey pixel has the hue 0, which is red: its green and blue give way.
+    # A gray pixel has the hue 0, which is red: its green and blue are reduced.
     red = value * np.array([0, 1, 1], np.float32) * wanted
     scaled = depth * wanted / np.where(saturation > 0, saturation, 1)
     return value - np.where(saturation > 0, scaled, red)
 
 
 def pixelate(images, share, draws):
-    """Larger pixels: shrinks each side to a share of it, and enlarges it again."""
+    """Larger pixels: shrinks each side to a fraction of it, and enlarges it again."""
     del draws
-    there_and_back = []
-    for size in images.shape[1:3]:
-        small = max(1, int(size * share))
-        there_and_back.append(box_matrix(small, size) @ box_matrix(size, small))
+    sizes = ((size, max(1, int(size * share))) for size in images.shape[1:3])
+    there_and_back = (_box_matrix(small, size) @ _box_matrix(size, small) for size, small in sizes)
     return along_sides(images, *there_and_back)
+
+
+def _box_matrix(size: int, new_size: int):
+    """The matrix that resizes a side: each new pixel is the mean of the pixels whose centers it covers."""
+    scale = size / new_size
+    centers = (np.arange(new_size) + 0.5) * scale
+    away = (np.arange(size) + 0.5 - centers[:, np.newaxis]) / max(scale, 1.0)
+    covered = (away > -0.5) & (away <= 0.5)
+    return (covered / covered.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 def jpeg_compression(images, quality, draws):
@@ -54,19 +61,19 @@ def jpeg_compression(images, quality, draws):
 
 
 def elastic_transform(images, constants, draws):
-    """Stretches the image: a random affine map, then a random smooth field of moves.
+    """Stretches the image: a random affine map, then a random smooth displacement field.
 
     `constants` are the strength and the smoothness of the field and the moves of the affine map, in units of
     the shorter side.
     """
     strength, smoothness, affine = (value * min(images.shape[1:3]) for value in constants)
     rows, columns = affine_places(images.shape, affine, draws)
-    warped = sample(images, rows, columns, "reflect")
+    warped = sample(images, rows, columns, "mirror")
     size = images.shape[1:3]
     noise = draws.uniform((*size, 2), -1.0, 1.0)
-    field = strength * gaussian(noise, smoothness, truncate=3.0, border="symmetric")
+    field = strength * gaussian(noise, smoothness, truncate=3.0, border="reflect")
     rows, columns = np.meshgrid(*(np.arange(side) for side in size), indexing="ij")
-    return sample(warped, rows + field[..., 0], columns + field[..., 1], "symmetric")
+    return sample(warped, rows + field[..., 0], columns + field[..., 1], "reflect")
 
 
 def affine_places(shape, reach, draws):
@@ -78,7 +85,7 @@ def affine_places(shape, reach, draws):
     middle, side = np.array([width // 2, height // 2]), max(1, min(height, width) // 3)
     corners = middle + side * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = corners + draws.uniform((3, 2), -reach, reach).astype(np.float64)
-    # From where a corner has gone back to where it was.
+    # From the new place of a corner back to the old one.
     ones = np.ones([count, 3, 1])
     back = np.linalg.solve(np.concatenate([moved, ones], axis=2), np.broadcast_to(corners, [count, 3, 2]))
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")

@@ -11,8 +11,8 @@ from athe_tf.utils import rng
 class Draws:
     """Random numbers for a batch of images under one corruption, a new sequence with each call.
 
-    Every method returns `[N, *shape]`, where row n depends on (seed, corruption, severity, ids[n]) and on how
-    many calls came before, but on no other image.
+    Every method returns `[N, *shape]`, where row n depends on (seed, corruption, severity, ids[n]) and on
+    the number of earlier calls, but on no other image.
 
     Args:
         seed: An integer.

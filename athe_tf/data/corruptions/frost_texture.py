@@ -1,7 +1,7 @@
-"""Frost on a window, drawn by numbers.
+"""Procedural textures of frost on a window.
 
 The published images used photographs. These textures are our own: needles of ice that lie in patches of one
-direction each, over a plasma of thicker and thinner ice. They have the mean colours and the contrasts of the
+direction each, over a plasma of thicker and thinner ice. They have the mean colors and the contrasts of the
 five photographs, so that about as much of an image is hidden.
 """
 
@@ -14,7 +14,7 @@ from athe_tf.data.corruptions.plasma import plasma
 from athe_tf.data.corruptions.resampling import gaussian, line_blur
 
 # Mean of red, green and blue, and the standard deviation, of the photographs.
-_COLOURS = (
+_COLORS = (
     ((0.305, 0.585, 0.650), 0.08),
     ((0.787, 0.805, 0.841), 0.09),
     ((0.787, 0.805, 0.841), 0.09),
@@ -30,10 +30,10 @@ _NEEDLE = 12  # pixels, half of its length
 @functools.lru_cache(maxsize=2)
 def textures(side: int):
     """Five textures `[5, side, side, 3]` in [0, 1]; `side` is a power of two."""
-    draws = Draws(0, "frost texture", 1, np.arange(len(_COLOURS)))
+    draws = Draws(0, "frost texture", 1, np.arange(len(_COLORS)))
     ice = _standard(_needles(draws, side)) + 0.9 * _standard(plasma(draws, side, 1.4))
-    mean = np.array([colour for colour, _ in _COLOURS], np.float32)[:, np.newaxis, np.newaxis]
-    contrast = np.array([contrast for _, contrast in _COLOURS], np.float32).reshape(-1, 1, 1, 1)
+    mean = np.array([color for color, _ in _COLORS], np.float32)[:, np.newaxis, np.newaxis]
+    contrast = np.array([contrast for _, contrast in _COLORS], np.float32).reshape(-1, 1, 1, 1)
     return np.clip(mean + contrast * _standard(ice)[..., np.newaxis], 0, 1)
 
 
@@ -59,7 +59,7 @@ def _needles(draws, side):
 
 
 def _nearest(places, side):
-    """`[side, side]`: which of the places is the nearest."""
+    """`[side, side]`: the index of the nearest place."""
     pixels = np.arange(side)
     rows, columns = ((pixels[:, np.newaxis] - places[:, axis]) ** 2 for axis in (0, 1))
     return np.stack([np.argmin(row + columns, axis=1) for row in rows])

@@ -1,10 +1,10 @@
 """The published constants of every corruption and severity.
 
 Two tables, for small and for large images: the released scripts of CIFAR-10-C and of ImageNet-C
-(hendrycks/robustness, `make_cifar_c.py` and `make_imagenet_c.py`). The functions say what the numbers mean.
+(hendrycks/robustness, `make_cifar_c.py` and `make_imagenet_c.py`). Each function documents its numbers.
 """
 
-# Images whose shorter side has at least so many pixels take the constants of ImageNet-C.
+# Images whose shorter side has at least this many pixels use the constants of ImageNet-C.
 LARGE_FROM = 96
 
 # Five severities each.
@@ -52,6 +52,7 @@ CIFAR_10_C = {
 
 # The script multiplies by 244, on images of 224 pixels.
 _ELASTIC_UNIT = 244 / 224
+_ELASTIC = ((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
 
 IMAGENET_C = {
     "gaussian_noise": (0.08, 0.12, 0.18, 0.26, 0.38),
@@ -74,16 +75,7 @@ IMAGENET_C = {
     "fog": ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
     "brightness": (0.1, 0.2, 0.3, 0.4, 0.5),
     "contrast": (0.4, 0.3, 0.2, 0.1, 0.05),
-    "elastic_transform": tuple(
-        tuple(value * _ELASTIC_UNIT for value in values)
-        for values in (
-            (2, 0.7, 0.1),
-            (2, 0.08, 0.2),
-            (0.05, 0.01, 0.02),
-            (0.07, 0.01, 0.02),
-            (0.12, 0.01, 0.02),
-        )
-    ),
+    "elastic_transform": tuple(tuple(value * _ELASTIC_UNIT for value in values) for values in _ELASTIC),
     "pixelate": (0.6, 0.5, 0.4, 0.3, 0.25),
     "jpeg_compression": (25, 18, 15, 10, 7),
     "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
@@ -98,7 +90,7 @@ IMAGENET_C = {
 
 
 def family(size) -> str:
-    """Whose constants images of `size`, which is `(height, width)`, take."""
+    """The benchmark whose constants images of `size`, which is `(height, width)`, use."""
     return "CIFAR-10-C" if min(size) < LARGE_FROM else "ImageNet-C"
 
 

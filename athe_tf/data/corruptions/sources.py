@@ -1,6 +1,6 @@
-"""Where corrupted images come from: made here, the published files, or TensorFlow Datasets.
+"""Where corrupted images come from: generated here, the published files, or TensorFlow Datasets.
 
-A source gives the batches of one cell of the table, a corruption at a severity:
+A source gives batches of images with one corruption at one severity:
 
     source = open_source("generated", images, labels)
     for x, y in source.batches("fog", 3, batch_size=128):
@@ -8,11 +8,15 @@ A source gives the batches of one cell of the table, a corruption at a severity:
 """
 
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 
-from athe_tf.data import corruptions, validate
+from athe_tf.data import validate
+from athe_tf.data.corruptions.apply import corrupt
 from athe_tf.data.corruptions.settings import family
+from athe_tf.data.images import as_float
+from athe_tf.data.loading import load
 from athe_tf.data.names import base_name
 from athe_tf.utils.errors import InputError, check
 
@@ -21,14 +25,23 @@ _TFDS_NAMES = {
     "cifar10_corrupted": {"glass_blur": "frosted_glass_blur", "elastic_transform": "elastic"},
     "imagenet2012_corrupted": {},
 }
+# How their images are given to the model, and what a reader of the numbers should know.
+_PROTOCOLS = {
+    "cifar10_corrupted": ("CIFAR-10-C as published", None),
+    "imagenet2012_corrupted": (
+        "224 x 224 pixels as they are, without resizing (Hendrycks and Dietterich)",
+        "TensorFlow Datasets makes ImageNet-C again from the validation images; it is not the published set "
+        "of JPEG files.",
+    ),
+}
 
 
 class Source:
     """Corrupted images.
 
     Attributes:
-        generated: Whether the images were made here, and are not those of the published tables.
-        protocol: In words, which images these are and how they reach the model.
+        generated: Whether the images are generated here, so that they differ from those of published tables.
+        protocol: A description of the images and how they are given to the model.
         remark: What a reader of the numbers should know, or `None`.
     """
 
@@ -36,8 +49,8 @@ class Source:
     protocol = ""
     remark: str | None = None
 
-    def batches(self, name: str, severity: int, batch_size: int):
-        """Yields `(images, labels)` of a cell: float32 in [0, 1] and integers."""
+    def batches(self, name: str, severity: int, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields `(images, labels)` of a corruption and severity: float32 in [0, 1] and integers."""
         raise NotImplementedError
 
 
@@ -63,8 +76,8 @@ class Generated(Source):
         ids = np.arange(len(self.images))
         for start in range(0, len(ids), batch_size):
             part = slice(start, start + batch_size)
-            x = corruptions.corrupt(self.images[part], name, severity, seed=self.seed, ids=ids[part])
-            yield _as_float(x), self.labels[part]
+            x = corrupt(self.images[part], name, severity, seed=self.seed, ids=ids[part])
+            yield as_float(x), self.labels[part]
 
 
 class Folder(Source):
@@ -74,7 +87,7 @@ class Folder(Source):
 
     Args:
         folder: Where they are.
-        count: Use the first so many images of each severity; `None` for all.
+        count: Number of images of each severity to use; `None` for all.
     """
 
     protocol = "the published files, as they are"
@@ -102,7 +115,7 @@ class Folder(Source):
         first = (severity - 1) * self.rows
         for start in range(first, first + self.count, batch_size):
             part = slice(start, min(start + batch_size, first + self.count))
-            yield _as_float(np.asarray(images[part])), np.asarray(self.labels[part])
+            yield as_float(np.asarray(images[part])), np.asarray(self.labels[part])
 
     def _open(self, name):
         path = self.folder / f"{name}.npy"
@@ -112,11 +125,11 @@ class Folder(Source):
             "corruption and labels.npy. Leave the corruption out, or fetch the file.",
         )
         try:
-            # Mapped: a file has 150 MB, and a cell needs a fifth of it.
+            # Mapped: a file has 150 MB, and a severity is a fifth of it.
             return np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(
-                f"The file {path} is not a NumPy array, or it is cut short. Received: {error}."
+                f"The file {path} is not a NumPy array, or it is truncated. Received: {error}."
             ) from error
 
 
@@ -126,7 +139,7 @@ class Published(Source):
     Args:
         name: One of the two.
         data_dir: Where TensorFlow Datasets keeps its data.
-        count: Use the first so many images of each cell; `None` for all.
+        count: Number of images of each corruption and severity to use; `None` for all.
         image_size: Side of the images that the model takes; `None` for the set's own.
     """
 
@@ -139,22 +152,12 @@ class Published(Source):
         self.name, self.data_dir, self.count = name, data_dir, count
         own = 32 if name == "cifar10_corrupted" else 224
         self.image_size = None if image_size in (None, own) else image_size
-        if name == "cifar10_corrupted":
-            self.protocol = "CIFAR-10-C as published"
-        else:
-            self.protocol = "224 x 224 pixels as they are, without resizing (Hendrycks and Dietterich)"
-            self.remark = (
-                "TensorFlow Datasets makes ImageNet-C again from the validation images; it is not the "
-                "published set of JPEG files."
-            )
+        self.protocol, self.remark = _PROTOCOLS[name]
         if self.image_size is not None:
-            self.protocol = (
-                f"{own} x {own} pixels resized to {image_size} x {image_size}, as RobustBench does"
-            )
+            resized = f"{image_size} x {image_size}"
+            self.protocol = f"{own} x {own} pixels resized to {resized}, as RobustBench does"
 
     def batches(self, name, severity, batch_size):
-        from athe_tf.data import load
-
         config = f"{self.name}/{_TFDS_NAMES[self.name].get(name, name)}_{severity}"
         test = load(config, data_dir=self.data_dir, image_size=self.image_size).test
         left = len(test) if self.count is None else min(self.count, len(test))
@@ -166,14 +169,21 @@ class Published(Source):
 
 
 def open_source(source: str, images=None, labels=None, *, seed: int = 0, data_dir=None) -> Source:
-    """A source by its name: `"generated"`, `"folder:PATH"`, or a set of TensorFlow Datasets.
+    """Opens a source: `"generated"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set.
+
+    Example:
+
+    >>> images, labels = athe_tf.data.load("digits").test.arrays(max_examples=4)
+    >>> source = athe_tf.data.corruptions.open_source("generated", images, labels)
+    >>> [x.shape for x, y in source.batches("fog", severity=3, batch_size=3)]
+    [(3, 8, 8, 1), (1, 8, 8, 1)]
 
     Args:
         source: The name.
-        images: The clean images, which are corrupted. Published images come with their own labels, and
-            only the number and the size of these matter; `None` for all of them.
-        labels: Those of `images`.
-        seed: Of generated corruptions.
+        images: The clean images to corrupt. Published images come with their own labels; then only the
+            number and size of these matter, and `None` means all published images.
+        labels: The labels of `images`.
+        seed: The seed of generated corruptions. Defaults to 0.
         data_dir: Where TensorFlow Datasets keeps its data.
     """
     check(
@@ -183,13 +193,9 @@ def open_source(source: str, images=None, labels=None, *, seed: int = 0, data_di
     )
     if source == "generated":
         if images is None or labels is None:
-            raise InputError("Generated corruptions need images and labels. Received: None.")
+            raise InputError("Generated corruptions need `images` and `labels`. Received: None.")
         return Generated(images, labels, seed)
     count = None if images is None else len(images)
     if source.startswith("folder:"):
         return Folder(source.removeprefix("folder:"), count)
     return Published(base_name(source), data_dir, count, None if images is None else images.shape[1])
-
-
-def _as_float(images):
-    return images.astype(np.float32) / np.float32(255) if images.dtype == np.uint8 else images

@@ -6,20 +6,20 @@ from athe_tf.data.corruptions.frost_texture import textures
 from athe_tf.data.corruptions.plasma import plasma, power_of_two
 from athe_tf.data.corruptions.resampling import line_blur, zoom
 
-# Rec. 601, as in every conversion of colours to grey.
+# Rec. 601, as in every conversion of colors to gray.
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
-# The side of the textures of frost, at least.
+# Smallest side of the frost textures.
 _TEXTURE_SIDE = 512
 
 
-def grey(images):
+def gray(images):
     """`[N, H, W, 1]`, the brightness that the eye sees."""
     return images if images.shape[-1] == 1 else (images @ _LUMA)[..., np.newaxis]
 
 
 def snow(images, constants, draws):
-    """Flakes, blurred by their fall, over an image that whitens.
+    """Motion-blurred flakes over a whitened image.
 
     `constants` are the mean, the standard deviation and the zoom of a layer of noise, the threshold above
     which it is a flake, the radius and the standard deviation of the fall, and the weight of the image.
@@ -28,12 +28,12 @@ def snow(images, constants, draws):
     layer = mean + deviation * draws.normal((*images.shape[1:3], 1))
     layer = np.clip(zoom(layer.astype(np.float32), factor), 0, 1)
     layer = line_blur(np.where(layer < threshold, 0, layer), radius, sigma, draws.uniform((), -135.0, -45.0))
-    whitened = weight * images + (1 - weight) * np.maximum(images, 1.5 * grey(images) + 0.5)
+    whitened = weight * images + (1 - weight) * np.maximum(images, 1.5 * gray(images) + 0.5)
     return whitened + layer + layer[:, ::-1, ::-1]
 
 
 def frost(images, constants, draws):
-    """Ice on the lens: a cut of a texture over the image.
+    """Ice on the lens: a random crop of a texture over the image.
 
     `constants` are the weights of image and texture, and of how many pixels of the texture one is taken. The
     textures are ours: see `frost_texture.py`.
@@ -48,11 +48,11 @@ def frost(images, constants, draws):
     rows = (top[:, np.newaxis] + np.arange(height))[:, :, np.newaxis]
     columns = (left[:, np.newaxis] + np.arange(width))[:, np.newaxis]
     cut = ice[texture[:, np.newaxis, np.newaxis], rows, columns]
-    return weight * images + thickness * (cut if channels == 3 else grey(cut))
+    return weight * images + thickness * (cut if channels == 3 else gray(cut))
 
 
 def fog(images, constants, draws):
-    """Clouds that thicken and thin out; `constants` are their amount and the decay of their noise."""
+    """Clouds of varying thickness; `constants` are their amount and the decay of their noise."""
     amount, decay = constants
     height, width = images.shape[1:3]
     clouds = plasma(draws, power_of_two(max(height, width)), decay)[:, :height, :width, np.newaxis]
@@ -65,5 +65,5 @@ def brightness(images, amount, draws):
     del draws
     value = images.max(axis=-1, keepdims=True)
     brighter = np.minimum(value + np.float32(amount), 1)
-    # Hue and saturation are ratios of the channels, so one factor for all of them keeps both; black is grey.
+    # Hue and saturation are ratios of the channels, so one factor for all of them keeps both; black is gray.
     return np.where(value > 0, images * brighter / np.where(value > 0, value, 1), brighter)

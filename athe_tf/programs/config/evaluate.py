@@ -4,65 +4,49 @@ import dataclasses
 
 from athe_tf.attacks.registry import parse_name
 from athe_tf.data.names import check_name as check_data_set
-from athe_tf.distribution.settings import check_flags
-from athe_tf.evaluation.peer_names import TOOLS, check_tools
+from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.evaluation.options import PEERS, check_peers
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
-from athe_tf.programs.config.fields import CPU_REPLICAS_HELP, DEVICES_HELP, check_name, check_positive, option
-from athe_tf.programs.config.rules import check_epsilon
+from athe_tf.programs.config.fields import cpu_replicas_option, devices_option, distribution_option, flag
+from athe_tf.utils.choices import NORMS, check_epsilon
 from athe_tf.utils.errors import check
+from athe_tf.utils.options import check_options, option
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateConfig:
-    """An evaluation. What is left out is taken from the training run, where the model comes from one."""
+    """An evaluation. Settings that are left out come from the training run of the model, if it has one."""
 
     model: str = option("", "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function.")
     dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
     data_dir: str | None = option(None, "Where TensorFlow Datasets keeps its data. [the run's own]")
-    image_size: int | None = option(None, "Crop and resize images to this height and width. [the run's own]")
-    split: str = option("test", "test, validation or train.")
+    image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
+    split: str = option("test", "Which images.", choices=("test", "validation", "train"))
     protocol: str | None = option(None, f"A named set of attacks: {', '.join(PROTOCOLS)}. [quick]")
-    attacks: tuple[str, ...] = option(
-        (), "Attacks by name instead, separated by commas; a trailing number is the steps."
-    )
-    norm: str | None = option(
-        None, "Norm of the threat model: linf, l2 or l1. [the protocol's, the run's own, or linf]"
-    )
-    epsilon: float | None = option(
-        None,
-        "Radius of the threat model in pixels of [0, 1]. [the protocol's, the run's own, or 8/255]",
-    )
-    epsilons: tuple[float, ...] = option(
-        (), "Further radii, separated by commas: every attack is run at each, for a curve."
-    )
-    max_examples: int | None = option(None, "Evaluate the first so many images only.")
-    batch_size: int = option(128, "Images that go through the model at once, over all devices.")
+    attacks: tuple[str, ...] = option((), "Attacks by name instead, such as fgsm,pgd-20.")
+    norm: str | None = option(None, "Norm. [the protocol's, the run's own, or linf]", choices=NORMS)
+    epsilon: float | None = option(None, "Radius. [the protocol's, the run's own, or 8/255]")
+    epsilons: tuple[float, ...] = option((), "Further radii for every attack, for a curve.")
+    max_examples: int | None = option(None, "Evaluate only the first N images.", above=0)
+    batch_size: int = option(128, "Images that go through the model at once, over all devices.", above=0)
     seed: int = option(0, "Seed of the attacks.")
-    checks: bool = option(
-        True, "Fill in the sanity sheet: about 400 passes of 200 images. --nochecks leaves it out."
-    )
-    verify_with: tuple[str, ...] = option(
-        (), f"Repeat FGSM and PGD-20 with other packages, separated by commas: {', '.join(TOOLS)}."
-    )
+    checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")
+    verify_with: tuple[str, ...] = option((), f"Repeat FGSM and PGD-20 with: {', '.join(PEERS)}.")
     substitutes: tuple[str, ...] = option((), "Other models for --protocol=transfer, separated by commas.")
     corruptions: str | None = option(
         None,
-        "Measure common corruptions too: generated, folder:PATH with the genuine .npy files, or a TensorFlow "
-        "Datasets name. [generated with --protocol=corruptions, else none]",
+        "Also measure common corruptions: generated, folder:PATH with the genuine .npy files, or a "
+        "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
     )
-    margin: float | None = option(
-        None, "Margin of training of a hypersphere model, for adaptive attacks. [the run's own, or 0.2]"
-    )
-    probabilities: bool = option(
-        False, "The model ends with a softmax that cannot be removed: attack the logarithms, and say so."
-    )
-    distribution: str = option("auto", "auto, one (device) or mirrored (all GPUs of this machine).")
-    devices: tuple[str, ...] = option((), DEVICES_HELP)
-    cpu_replicas: int = option(1, CPU_REPLICAS_HELP)
+    margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]")
+    probabilities: bool = option(False, "Attack the logarithms of a softmax that cannot be removed.")
+    distribution: str = distribution_option("auto, one (device) or mirrored (all GPUs of this machine)")
+    devices: tuple[str, ...] = devices_option()
+    cpu_replicas: int = cpu_replicas_option()
     output: str | None = option(
         None,
-        "Folder for evaluation.json, report.html and the rest. The same command, given again after an "
-        "interruption, goes on where it was.",
+        "Folder for evaluation.json, report.html and the rest. After an interruption, the same command "
+        "resumes the evaluation.",
     )
 
     def __post_init__(self):
@@ -70,6 +54,8 @@ class EvaluateConfig:
             bool(self.model),
             "Say which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
         )
+        check(self.output != "", "--output= is empty. Name a folder, or leave the flag out.")
+        check_options(self, flag)
         if self.dataset is not None:
             check_data_set(self.dataset)
         check(
@@ -82,14 +68,11 @@ class EvaluateConfig:
         for name in self.attacks:
             parse_name(name)
         for radius in (0.0 if self.epsilon is None else self.epsilon, *self.epsilons):
-            check_epsilon(self.norm or "linf", radius)
-        check_tools(self.verify_with)
+            check_epsilon(self.norm or "linf", radius, "--epsilon")
+        check_peers(self.verify_with)
         check(
             self.protocol != "transfer" or len(self.substitutes) > 0,
             "The protocol 'transfer' needs other models to make images on. Name them: "
             "--substitutes=runs/pgd_at,runs/trades.",
         )
-        check(self.output != "", "--output= is empty. Name a folder, or leave the flag out.")
-        check_name("split", self.split, ("test", "validation", "train"))
-        check_flags(self.distribution, self.devices, self.cpu_replicas)
-        check_positive(self, "max_examples", "batch_size", "image_size")
+        DistributionSettings(self.distribution, self.devices, self.cpu_replicas)

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from athe_tf.programs.config.fields import option
 from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from athe_tf.programs.config.fields import option
 from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +24,6 @@ class ReportConfig:
         check(not twice, f"Name each evaluation once. Received twice: {', '.join(sorted(twice))}.")
         check(
             self.output is None or len(self.folders) > 1,
-            "--output is for comparisons; a single report stands beside its evaluation. "
+            "--output is for comparisons; a single report is written next to its evaluation. "
             f"Received: --output={self.output} and one folder.",
         )

@@ -1,11 +1,16 @@
-"""Settings to and from text: `config.json`, flags, and what tells two runs apart."""
+"""Settings to and from text: `config.json`, flags, and the differences of two runs."""
 
 import dataclasses
 import json
 from typing import Any, get_args, get_type_hints
 
+from athe_tf.utils.errors import InputError
+from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.number_format import format_number, parse_number
 from athe_tf.utils.registry import unknown_name
+
+#: The version of `config.json`. Version 1 had no number.
+FORMAT = 2
 
 
 def field_type(config_class, name: str):
@@ -17,45 +22,79 @@ def field_type(config_class, name: str):
 
 def item_type(config_class, name: str):
     """The type of the items of a tuple field."""
-    return get_args(get_type_hints(config_class)[name])[0]
+    return next(iter(get_args(get_type_hints(config_class)[name])), str)
 
 
 def to_json(config) -> str:
-    """A config as JSON, for `config.json`."""
-    return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
+    """A config as JSON, for `config.json`, with all options of its framework."""
+    settings = {"format": FORMAT, **dataclasses.asdict(config)}
+    if "options" in settings:
+        settings["options"] = dataclasses.asdict(config.framework_options)
+    return json.dumps(settings, indent=2) + "\n"
 
 
-def from_json(config_class, text: str):
-    """The config of a `config.json`; fields that it does not know are an error."""
-    values: dict[str, Any] = json.loads(text)
+def read_settings(text: str) -> dict[str, Any]:
+    """The settings in the text of a `config.json` of this version."""
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise InputError("it is not a JSON object.")
+    version = values.pop("format", 1)
+    if version != FORMAT:
+        raise InputError(
+            f"it has format {version}, and this version of athe_tf writes format {FORMAT}. Resume the run "
+            "with the version that started it, or start a new one in another folder."
+        )
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+
+
+def from_json(config_class, text: str, framework: str | None = None):
+    """The config in a `config.json`; unknown settings are an error.
+
+    Args:
+        config_class: The class of the config.
+        text: The content of the file.
+        framework: The framework that the user named; no other `module:Name` is imported.
+    """
+    values = read_settings(text)
+    stored = str(values.get("framework"))
+    if is_import_path(stored) and stored != framework:
+        raise InputError(f"its framework is '{stored}', which is imported only if --framework names it.")
     known = {field.name for field in dataclasses.fields(config_class)}
     for name in values:
         if name not in known:
             raise unknown_name("setting", name, known)
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     return config_class(**values)
 
 
-def flag_text(config, name: str) -> str:
-    """A field's value as one would write it on the command line."""
-    value = getattr(config, name)
+def given_settings(config) -> dict[str, Any]:
+    """The settings of a config as flags: those that are not `None`, with the options of the framework."""
+    settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    if settings.pop("options", None) is not None:
+        settings |= dataclasses.asdict(config.framework_options)
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def flag_text(value) -> str:
+    """A value as it is written on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ",".join(format_number(v) if isinstance(v, float) else str(v) for v in value)
+        return ",".join(flag_text(v) for v in value)
     return exact_number(value) if isinstance(value, float) else str(value)
 
 
 def exact_number(value: float) -> str:
-    """A number's shortest text that reads back as the same number."""
+    """The shortest text of a number that is read as exactly the same number."""
     text = format_number(value)
     return text if parse_number(text) == value else repr(value)
 
 
 def differences(one, other) -> list[str]:
-    """The settings that matter and differ, as text; empty when two runs are the same run."""
+    """The settings that affect the result and differ, as text; empty for two configs of the same run."""
+    runtime = {field.name for field in dataclasses.fields(one) if field.metadata.get("runtime")}
+    there, here = given_settings(one), given_settings(other)
     return [
-        f"--{field.name}={flag_text(other, field.name)} (there: {flag_text(one, field.name)})"
-        for field in dataclasses.fields(one)
-        if not field.metadata.get("runtime") and getattr(one, field.name) != getattr(other, field.name)
+        f"--{name}={flag_text(here.get(name))} (there: {flag_text(there.get(name))})"
+        for name in [*there, *(name for name in here if name not in there)]
+        if name not in runtime and there.get(name) != here.get(name)
     ]

@@ -3,15 +3,15 @@
 import itertools
 
 from athe_tf.report.charts import figure, histogram
-from athe_tf.report.markup import Markup, join
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.markup import Markup
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section, paragraph, side_by_side
 
 SERIES = (("true class", "true"), ("nearest wrong class", "nearest_wrong"))
 
 
-def section(evaluation: Evaluation) -> Section | None:
-    """Where the model has a hypersphere head."""
+def section(evaluation: SavedEvaluation) -> Section | None:
+    """Returns `None` unless the model has a hypersphere head."""
     angles = evaluation.data.get("angles")
     if not angles:
         return None
@@ -19,28 +19,24 @@ def section(evaluation: Evaluation) -> Section | None:
     if "adversarial" in angles:
         parts.append(("adversarial images", {"edges": angles["edges"], **angles["adversarial"]}))
     intro = paragraph(
-        "A hypersphere head predicts the class whose weights are at the smallest angle to the features. The "
-        "less the two histograms overlap, the wider the margin."
+        "A hypersphere head predicts the class whose weights have the smallest angle to the features. The "
+        "less the two histograms overlap, the larger the margin."
     )
-    figures = side_by_side(*(one(name, part) for name, part in parts))
-    return Section("Angles", "angles", join([intro, figures]))
+    figures = side_by_side(*(angle_histogram(name, part) for name, part in parts))
+    return Section("Angles", "angles", intro, figures)
 
 
-def one(name: str, part: dict) -> Markup:
-    """The histogram of one kind of images."""
+def angle_histogram(name: str, part: dict) -> Markup:
+    """The histogram for one kind of images."""
     means = [f"{label} {mean_angle(part['edges'], part[key]):.1f}°" for label, key in SERIES]
     caption = f"{name.capitalize()}; mean angles: {', '.join(means)}."
-    chart = histogram(
-        part["edges"],
-        [(label, part[key]) for label, key in SERIES],
-        f"Histogram of angles. {caption}",
-        "angle in degrees",
-    )
+    groups = [(label, part[key]) for label, key in SERIES]
+    chart = histogram(part["edges"], groups, f"Histogram of angles. {caption}", "angle in degrees")
     return figure(chart, caption, [label for label, _ in SERIES])
 
 
 def mean_angle(edges: list[float], counts: list[float]) -> float:
-    """The mean of a histogram, each bin at its middle.
+    """The mean of a histogram, with each bin at its center.
 
     Example:
 
@@ -48,5 +44,5 @@ def mean_angle(edges: list[float], counts: list[float]) -> float:
     12.5
     """
     total = sum(counts)
-    middles = ((low + high) / 2 for low, high in itertools.pairwise(edges))
-    return sum(at * n for at, n in zip(middles, counts, strict=True)) / total if total else float("nan")
+    centers = ((low + high) / 2 for low, high in itertools.pairwise(edges))
+    return sum(at * n for at, n in zip(centers, counts, strict=True)) / total if total else float("nan")

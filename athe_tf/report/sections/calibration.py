@@ -1,16 +1,15 @@
-"""Whether confidence means what it says, clean and under attack."""
+"""Calibration, clean and under attack."""
 
 from athe_tf.report.charts import figure, reliability_chart
 from athe_tf.report.format import percent
-from athe_tf.report.markup import join
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section, paragraph, side_by_side
 
 KINDS = (("clean", "Clean images"), ("adversarial", "Adversarial images"))
 
 
-def section(evaluation: Evaluation) -> Section | None:
-    """Where confidences were counted."""
+def section(evaluation: SavedEvaluation) -> Section | None:
+    """Returns `None` without calibration data."""
     found = evaluation.data.get("calibration", {})
     figures = []
     for key, name in KINDS:
@@ -21,7 +20,7 @@ def section(evaluation: Evaluation) -> Section | None:
     if not figures:
         return None
     intro = paragraph(
-        "Accuracy (upright) of the images about which the model is so confident. On the dotted line both "
-        "agree; below it the model is too sure. Larger points hold more images."
+        "Accuracy (vertical axis) of images grouped by confidence (horizontal axis). On the dotted line both "
+        "agree; below it the model is overconfident. Larger points stand for more images."
     )
-    return Section("Calibration", "calibration", join([intro, side_by_side(*figures)]))
+    return Section("Calibration", "calibration", intro, side_by_side(*figures))

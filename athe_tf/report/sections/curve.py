@@ -5,13 +5,13 @@ from athe_tf.report.charts import Series, figure, line_chart
 from athe_tf.report.format import interval_text, percent
 from athe_tf.report.markup import table
 from athe_tf.report.plot import Axis, number_axis, share_axis
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section, side_by_side
 from athe_tf.utils.number_format import format_number, parse_number
 
 
-def section(evaluation: Evaluation) -> Section | None:
-    """Where the evaluation has a curve of at least two points."""
+def section(evaluation: SavedEvaluation) -> Section | None:
+    """Returns `None` unless the evaluation has a curve of at least two points."""
     data = evaluation.data
     curve = sorted(data.get("curve", ()), key=lambda point: point["epsilon"])
     if len(curve) < 2:
@@ -20,21 +20,20 @@ def section(evaluation: Evaluation) -> Section | None:
     series = [worst_case(curve), *minimum_norms(data, highest)]
     spoken = ", ".join(f"{percent(p['accuracy'], 1)} at {format_number(p['epsilon'])}" for p in curve)
     headline = parse_number(data["epsilon"])
-    marker = (headline, "the report's epsilon") if 0 < headline <= highest else None
-    chart = line_chart(
-        series, epsilon_axis([p["epsilon"] for p in curve], data["norm"]), share_axis(""),
-        f"Accuracy over epsilon: {spoken}", marker,
-    )  # fmt: skip
+    marker = (headline, "headline epsilon") if 0 < headline <= highest else None
+    axis = epsilon_axis([p["epsilon"] for p in curve], data["norm"])
+    chart = line_chart(series, axis, share_axis(""), f"Accuracy over epsilon: {spoken}", marker)
     caption = (
-        "Share of images that survive every attack of that epsilon, with 95 % intervals. A defence that "
-        "hides its gradients often shows here: its curve does not reach zero."
+        "Share of images that survive every attack of that epsilon, with 95 % confidence intervals. Gradient "
+        "masking often shows here: the curve does not reach zero."
     )
     if len(series) > 1:
         caption += (
-            " Minimum-norm attacks give a whole curve each: the images that need a longer step than epsilon."
+            " Minimum-norm attacks give a whole curve each: the share of images whose perturbation is longer "
+            "than epsilon."
         )
     rows = [
-        [format_number(p["epsilon"]), percent(p["accuracy"]), interval_text(p.get("interval"))] for p in curve
+        [format_number(p["epsilon"]), percent(p["accuracy"]), interval_text(p["interval"])] for p in curve
     ]
     numbers = table(("epsilon", "accuracy", "95 % interval"), rows, caption="The points of the curve")
     legend = [one.name for one in series]
@@ -43,12 +42,12 @@ def section(evaluation: Evaluation) -> Section | None:
 
 def worst_case(curve: list[dict], name: str = "worst case") -> Series:
     """The curve with its intervals."""
-    band = [(p["epsilon"], *p["interval"]) for p in curve if "interval" in p]
+    band = [(p["epsilon"], *p["interval"]) for p in curve]
     return Series(name, [(p["epsilon"], p["accuracy"]) for p in curve], band)
 
 
 def minimum_norms(data: dict, highest: float) -> list[Series]:
-    """For each minimum-norm attack in the report's norm, the accuracy at every epsilon up to `highest`."""
+    """The accuracy at every epsilon up to `highest`, for each minimum-norm attack in the same norm."""
     return [
         Series(attack["name"], survivors(attack["norms"], highest), dots=False)
         for attack in data["attacks"]
@@ -61,7 +60,7 @@ def _norm(attack: dict, data: dict) -> str:
 
 
 def survivors(norms: list, highest: float, points: int = 65) -> list[tuple[float, float]]:
-    """The share of images whose norm is larger than epsilon; `None` is an image that was never fooled.
+    """The share of images whose norm is larger than epsilon; `None` means that none was found.
 
     Example:
 
@@ -73,7 +72,7 @@ def survivors(norms: list, highest: float, points: int = 65) -> list[tuple[float
 
 
 def epsilon_axis(epsilons, norm: str) -> Axis:
-    """Ticks at round numbers, or at whole 255ths where the epsilons are such."""
+    """Ticks at round numbers, or at multiples of 1/255 if the epsilons are such."""
     title = f"epsilon ({norm})"
     highest = max(epsilons)
     if any("/255" in format_number(value) for value in epsilons):

@@ -1,29 +1,27 @@
-"""The sanity sheet: signs that a robustness is only apparent."""
+"""The sanity checks: signs that the robustness is only apparent."""
 
 from athe_tf.report.format import NOTHING, sentence, value_text
-from athe_tf.report.markup import Markup, join, tag
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.markup import Markup, tag
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section, paragraph
 
 SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}
 
 
-def section(evaluation: Evaluation) -> Section | None:
-    """Where checks were made."""
+def section(evaluation: SavedEvaluation) -> Section | None:
+    """Returns `None` if no checks were run."""
     checks = evaluation.data.get("checks")
     if not checks:
         return None
     intro = paragraph(
-        f"{tally(checks)}. A defence that hides its gradients looks robust to weak attacks; these checks "
-        "look for the traces that this leaves. A failed one means: do not believe the accuracy yet."
+        f"{tally(checks)}. A model with masked gradients looks robust to weak attacks; these checks look for "
+        "signs of that. If one fails, do not rely on the accuracy yet."
     )
-    return Section(
-        "Sanity sheet", "sanity", join([intro, tag("ul", join(map(line, checks)), class_="checks")])
-    )
+    return Section("Sanity checks", "sanity", intro, tag("ul", *map(line, checks), class_="checks"))
 
 
 def tally(checks: list[dict]) -> str:
-    """How many passed, failed and were not run.
+    """The number of checks that passed, failed and were not run.
 
     Example:
 
@@ -53,15 +51,15 @@ def line(check: dict) -> Markup:
             tag("strong", sentence(check["name"])),
             " ",
             tag("span", status, class_="status"),
-            paragraph(check["detail"]) if check.get("detail") else "",
-            tag("ul", join(numbers), class_="numbers") if numbers else "",
+            paragraph(check["detail"]),
+            tag("ul", *numbers, class_="numbers") if numbers else "",
         ),
         class_=status.replace(" ", "-"),
     )
 
 
 def rounded(value):
-    """Numbers of a check to four digits: more says nothing."""
+    """Numbers of a check, rounded to four significant digits."""
     if isinstance(value, list):
         return [rounded(inner) for inner in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -1,20 +1,14 @@
-"""What a part of a report is."""
+"""A section of a report."""
 
-import dataclasses
-
-from athe_tf.report.markup import Markup, join, tag
+from athe_tf.report.markup import Markup, tag
 
 
-@dataclasses.dataclass(frozen=True)
 class Section:
-    """A title, the name by which links find it, and its content."""
+    """A title, the anchor for links, and the content."""
 
-    title: str
-    anchor: str
-    body: Markup
-
-    def html(self) -> Markup:
-        return tag("section", tag("h2", self.title), self.body, id=self.anchor)
+    def __init__(self, title: str, anchor: str, *content):
+        self.title, self.anchor = title, anchor
+        self.html = tag("section", tag("h2", title), *content, id=anchor)
 
 
 def paragraph(*children) -> Markup:
@@ -22,5 +16,5 @@ def paragraph(*children) -> Markup:
 
 
 def side_by_side(*figures: Markup) -> Markup:
-    """Figures in two columns where there is room."""
-    return tag("div", join(figures), class_="columns")
+    """Figures in two columns if there is room."""
+    return tag("div", *figures, class_="columns")

@@ -1,9 +1,9 @@
-"""What was run, exactly, and how to run it again."""
+"""The exact settings, and how to reproduce the evaluation."""
 
 from athe_tf.report.accessors import label
 from athe_tf.report.format import value_text
-from athe_tf.report.markup import Markup, details, join, table, tag
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.markup import Markup, details, table, tag
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section, paragraph
 
 HEADLINE = {
@@ -19,38 +19,27 @@ HEADLINE = {
 }
 
 
-def section(evaluation: Evaluation) -> Section:
-    """Always there."""
+def section(evaluation: SavedEvaluation) -> Section:
+    """Never `None`."""
     data = evaluation.data
     rows = [[name, value_text(data[key])] for key, name in HEADLINE.items() if key in data]
-    rows += [
-        [name.replace("_", " "), value_text(value)]
-        for name, value in data.get("settings", {}).items()
-        if name not in HEADLINE
+    others = {name: value for name, value in data.get("settings", {}).items() if name not in HEADLINE}
+    rows += [[name.replace("_", " "), value_text(value)] for name, value in others.items()]
+    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    parts = [
+        table(("setting", "value"), rows, caption="Settings of the evaluation", numeric_from=2),
+        attack_settings(data),
+        paragraph(tag("strong", "Versions: "), versions),
     ]
-    parts = [table(("setting", "value"), rows, caption="Settings of the evaluation", numeric_from=2)]
-    parts.append(attack_settings(data))
-    if data.get("versions"):
-        versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
-        parts.append(paragraph(tag("strong", "Versions: "), versions))
     if "command" in data:
-        parts += [
-            paragraph(tag("strong", "To repeat it:")),
-            tag("pre", tag("code", data["command"]), tabindex="0"),
-        ]
-    return Section("Settings", "settings", join(parts))
+        parts.append(paragraph(tag("strong", "To reproduce it:")))
+        parts.append(tag("pre", tag("code", data["command"]), tabindex="0"))
+    return Section("Settings", "settings", *parts)
 
 
 def attack_settings(data: dict) -> Markup:
-    """The settings of every attack, folded."""
-    rows = [
-        [label(attack, data), value_text(attack["settings"])]
-        for attack in data["attacks"]
-        if attack.get("settings")
-    ]
-    if not rows:
-        return Markup("")
-    return details(
-        "Settings of every attack",
-        table(("attack", "settings"), rows, caption="Settings of the attacks", numeric_from=2),
-    )
+    """The settings of all attacks, folded."""
+    known = [attack for attack in data["attacks"] if attack.get("settings")]
+    rows = [[label(attack, data), value_text(attack["settings"])] for attack in known]
+    grid = table(("attack", "settings"), rows, caption="Settings of the attacks", numeric_from=2)
+    return details("Settings of all attacks", grid) if rows else Markup("")

@@ -1,13 +1,13 @@
-"""Adversarial images of one model, seen by another."""
+"""Transfer: adversarial examples of one model, tested on others."""
 
 from athe_tf.report.format import points
-from athe_tf.report.markup import join, shaded, table
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.markup import shaded, table
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section, paragraph
 
 
-def section(evaluation: Evaluation) -> Section | None:
-    """Where images were carried from model to model."""
+def section(evaluation: SavedEvaluation) -> Section | None:
+    """Returns `None` unless transfer was measured."""
     found = evaluation.data.get("transfer")
     if not found:
         return None
@@ -16,6 +16,8 @@ def section(evaluation: Evaluation) -> Section | None:
         for source, shares in zip(found["sources"], found["accuracy"], strict=True)
     ]
     attack = f" by {found['attack']}" if "attack" in found else ""
-    intro = paragraph(f"Images made{attack} on the model of the row, classified by the model of the column.")
-    matrix = table(("made on", *found["targets"]), rows, caption="Accuracy in per cent under transfer")
-    return Section("Transfer", "transfer", join([intro, matrix]))
+    intro = paragraph(
+        f"Adversarial examples crafted{attack} on the model of the row, classified by that of the column."
+    )
+    matrix = table(("crafted on", *found["targets"]), rows, caption="Accuracy in % under transfer")
+    return Section("Transfer", "transfer", intro, matrix)

@@ -1,45 +1,40 @@
 """The same attacks by independent code."""
 
-from athe_tf.report.format import NOTHING, percent
-from athe_tf.report.markup import Markup, join, table, tag
-from athe_tf.report.reading import Evaluation
+from athe_tf.report.format import percent
+from athe_tf.report.markup import Markup, table, tag
+from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section, paragraph
 
 
-def section(evaluation: Evaluation) -> Section | None:
-    """Where other packages were asked."""
+def section(evaluation: SavedEvaluation) -> Section | None:
+    """Returns `None` unless other packages repeated the attacks."""
     found = evaluation.data.get("verify")
     if not found:
         return None
     rows = [
-        [
-            f"{one['tool']}, {one['attack']}",
-            percent(one.get("ours")),
-            percent(one.get("theirs")),
-            difference(one),
-        ]
+        [f"{one['tool']}, {one['attack']}", percent(one["ours"]), percent(one["theirs"]), difference(one)]
         for one in found
         if "not_run" not in one
     ]
-    parts = [paragraph("The same attack at the same epsilon, by code that shares nothing with ours.")]
+    parts = [paragraph("The same attacks at the same epsilon, by independent code.")]
     if rows:
-        head = ("", "accuracy here", "accuracy there", "difference")
+        head = ("", "athe_tf", "other package", "difference")
         parts.append(table(head, rows, caption="Cross-examination"))
     missing = [
         tag("li", tag("strong", f"{one['tool']}, {one['attack']}"), f": not run: {one['not_run']}")
         for one in found
         if "not_run" in one
     ]
-    parts.append(tag("ul", join(missing), class_="notes") if missing else Markup(""))
-    return Section("Cross-examination", "verification", join(parts))
+    parts.append(tag("ul", *missing, class_="notes") if missing else Markup(""))
+    return Section("Cross-examination", "verification", *parts)
 
 
 def difference(one: dict) -> str:
-    """In percentage points, with its sign.
+    """The difference in percentage points, with its sign.
 
     Example:
 
     >>> difference({"difference": -0.005})
     '-0.50 points'
     """
-    return f"{100 * one['difference']:+.2f} points" if "difference" in one else NOTHING
+    return f"{100 * one['difference']:+.2f} points"

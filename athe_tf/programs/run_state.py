@@ -1,4 +1,4 @@
-"""The whole state of a training run in one file, written so that no crash can spoil it."""
+"""The whole state of a training run in one file, written atomically."""
 
 import dataclasses
 import json
@@ -11,16 +11,16 @@ from athe_tf.utils.files import replacing
 
 
 @dataclasses.dataclass
-class Progress:
+class RunProgress:
     """How far a run has come.
 
     Attributes:
-        epoch: Epochs that are over.
-        step: Steps of the current epoch that are over.
+        epoch: Number of finished epochs.
+        step: Number of finished steps of the current epoch.
         best: The highest validation accuracy so far, and the epoch it was reached in.
-        history: One row of logs for each epoch that is over.
-        notes: What callbacks keep for themselves, by their name.
-        stopped: Why the run ends before its last epoch, if it does.
+        history: One row of logs per finished epoch.
+        notes: Further state of callbacks, by their name.
+        stopped: Why the run was stopped before its last epoch, if it was.
     """
 
     epoch: int = 0
@@ -33,7 +33,7 @@ class Progress:
 
 
 def variables_of(trainer) -> list:
-    """Every variable that a step reads: weights, metrics, seeds, optimiser; each once."""
+    """Every variable that a step reads, once: weights, metrics, seeds, optimizer."""
     found = [*trainer.variables, *trainer.optimizer.variables]
     for metric in trainer.metrics:
         found.extend(metric.variables)
@@ -42,14 +42,14 @@ def variables_of(trainer) -> list:
 
 
 def all_finite(trainer) -> bool:
-    """Whether every weight is a number."""
+    """Whether every weight is finite."""
     return all(np.isfinite(np.asarray(weight)).all() for weight in trainer.net.trainable_variables)
 
 
-def save_state(path, trainer, progress: Progress, writes: bool = True) -> None:
-    """Writes weights, optimiser, metrics and progress, all or nothing.
+def save_state(path, trainer, progress: RunProgress, writes: bool = True) -> None:
+    """Writes weights, optimizer, metrics and progress, atomically.
 
-    On several workers all have to call this, because metrics are summed up over them, and one writes.
+    All workers have to call this, because metrics are summed over them; one of them writes.
     """
     arrays: dict[str, Any] = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(variables_of(trainer))}
     arrays["progress"] = np.array(json.dumps(dataclasses.asdict(progress)))
@@ -59,21 +59,21 @@ def save_state(path, trainer, progress: Progress, writes: bool = True) -> None:
         np.savez(file, **arrays)
 
 
-def load_state(path, trainer) -> Progress:
-    """Puts the state of `save_state` back and returns the progress."""
+def load_state(path, trainer) -> RunProgress:
+    """Restores the state that `save_state` wrote, and returns the progress."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-        progress = Progress(**json.loads(str(arrays.pop("progress"))))
+        progress = RunProgress(**json.loads(str(arrays.pop("progress"))))
     except Exception as error:
         raise InputError(
-            f"The backup '{path}' cannot be read: {error}. Remove it to begin again, or use "
+            f"The backup '{path}' cannot be read: {error}. Remove it to start again, or use "
             "another --workdir."
         ) from error
     variables = variables_of(trainer)
     values = [arrays[name] for name in sorted(arrays)]
     if [tuple(v.shape) for v in variables] != [value.shape for value in values]:
-        raise InputError(f"The backup '{path}' belongs to another model or optimiser. Use another --workdir.")
+        raise InputError(f"The backup '{path}' belongs to another model or optimizer. Use another --workdir.")
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
     return progress

@@ -5,20 +5,20 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.local_linearity import input_gradient
+from athe_tf.attacks.engine.gradients import input_gradient
 from athe_tf.layers.batch_norm import capture_batch_statistics, frozen_batch_statistics
 from athe_tf.losses import margin_crossentropy
 
 
 class CleanPass(NamedTuple):
-    """What is known of a batch where it stands.
+    """The clean images of a batch: logits, losses and input gradients.
 
     Attributes:
         logits: Of an ordinary training pass, which updates the moving statistics.
         statistics: Those of the pass, by layer of batch normalisation.
-        losses: Cross-entropy without margin or label smoothing, one number an example.
-        gradient: Of each loss, for its own image: the statistics of the batch are constants to it, as they
-            are to every pass that is compared with it.
+        losses: Cross-entropy without margin or label smoothing, one value per example.
+        gradient: The gradient of each loss with respect to its own image. The statistics of the batch are
+            treated as constants, as in every pass that is compared with it.
     """
 
     logits: Any
@@ -28,7 +28,7 @@ class CleanPass(NamedTuple):
 
 
 def clean_pass(net, x, y) -> CleanPass:
-    """Two forward passes and one backward; an outer tape sees second derivatives of the gradient."""
+    """Two forward passes and one backward pass; an outer tape can differentiate the gradient."""
     with capture_batch_statistics() as statistics:
         logits = net(x, training=True)
     losses, gradient = gradient_at(net, statistics, x, y)

@@ -5,7 +5,7 @@ import pathlib
 import keras
 
 from athe_tf.models.ensemble import ensemble_of
-from athe_tf.programs.backup import Progress
+from athe_tf.programs.run_state import RunProgress
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.files import replacing
 
@@ -13,28 +13,28 @@ from athe_tf.utils.files import replacing
 class PeriodKeeper(keras.callbacks.Callback):
     """Writes the classifier at the end of each period to `1.keras`, `2.keras` and so on.
 
-    A kill between this and the backup does no harm: the resumed run comes here again, with the same weights.
+    An interruption between this and the backup is harmless: the resumed run repeats it with the same weights.
 
     Args:
-        folder: Where to.
-        ends: The epochs that are over when a period ends.
+        folder: Where to write.
+        ends: The number of finished epochs at the end of each period.
         progress: The run's.
     """
 
-    def __init__(self, folder, ends, progress: Progress):
+    def __init__(self, folder, ends, progress: RunProgress):
         super().__init__()
         self.folder = pathlib.Path(folder)
         self.ends = [int(end) for end in ends]
         self.progress = progress
 
     def on_epoch_end(self, epoch, logs=None):
-        # A run that was stopped before this has no longer the weights of this epoch.
+        # A callback has stopped the run and restored other weights.
         if epoch + 1 in self.ends and self.progress.stopped is None:
             with replacing(self.folder / f"{self.ends.index(epoch + 1) + 1}.keras") as temporary:
                 self.model.save(temporary)
 
 
 def read_ensemble(folder) -> keras.Model | None:
-    """The ensemble of what a `PeriodKeeper` wrote, or `None` where no period came to its end."""
+    """The ensemble of what a `PeriodKeeper` wrote, or `None` if no period was finished."""
     paths = sorted(pathlib.Path(folder).glob("*.keras"), key=lambda path: int(path.stem))
     return ensemble_of([load_model(path) for path in paths]) if paths else None

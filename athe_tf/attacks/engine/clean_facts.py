@@ -1,0 +1,28 @@
+"""What is known about a model and its clean images before an attack."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanFacts:
+    """What is known about a model and its clean images before an attack.
+
+    An evaluation finds these facts out once and hands them to the `run` of every attack, which then repeats
+    neither the clean pass nor the checks of images and model. Queries are counted as if it did.
+
+    Attributes:
+        correct: Whether each image is classified correctly.
+        logits: Logits of the first images, which identify the model in a state file.
+        deterministic: Whether the same images give the same logits in every pass.
+        warnings: What the clean logits say against attacks on cross-entropy.
+        zero_gradients: Returns the share of images at which the margin has a zero gradient.
+    """
+
+    correct: np.ndarray
+    logits: np.ndarray
+    deterministic: bool = True
+    warnings: Sequence[str] = ()
+    zero_gradients: Callable[[], float] = float

@@ -1,0 +1,106 @@
+"""Gradients with respect to images, and the loops that climb them; shared by attacks and training."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.threat import per_example
+from athe_tf.utils import replicas
+from athe_tf.utils.errors import NotApplicable
+
+
+def gradient_of(objective, x):
+    """`(outputs, gradient, nonfinite)` of a function from images to `(loss per example, outputs)`.
+
+    Only the input is watched, so no weight gradient is computed. Entries that are not finite are replaced by
+    zero, because one NaN would poison every later iterate; `nonfinite` marks the images that had one.
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        loss, outputs = objective(x)
+    return outputs, *finite_gradient(tape.gradient(loss, x))
+
+
+def mean_gradient(objective, x, samples: int):
+    """As `gradient_of`, averaged over several passes through a randomized model.
+
+    The outputs must be floating-point tensors: they are averaged too. A loop in the graph, so that neither
+    the graph nor the memory grows with the number of samples.
+    """
+    if samples == 1:
+        return gradient_of(objective, x)
+
+    def body(i, outputs, gradient, nonfinite):
+        more, slope, bad = gradient_of(objective, x)
+        outputs = [a + b / samples for a, b in zip(outputs, more, strict=True)]
+        return i + 1, outputs, gradient + slope / samples, nonfinite + bad
+
+    first, slope, bad = gradient_of(objective, x)
+    loop = (1, [output / samples for output in first], slope / samples, bad)
+    return tf.while_loop(lambda i, *_: i < samples, body, loop, parallel_iterations=1)[1:]
+
+
+def finite_gradient(gradient):
+    """`(gradient, nonfinite)`: what a tape returned, with zeros in place of entries that are not finite."""
+    if gradient is None:
+        raise NotApplicable(
+            "The model's output does not depend differentiably on its input, so no gradient attack can be "
+            "run on it. Use a black-box attack."
+        )
+    finite = tf.math.is_finite(gradient)
+    nonfinite = tf.cast(tf.reduce_any(tf.logical_not(finite), axis=[1, 2, 3]), tf.int32)
+    return tf.where(finite, gradient, tf.zeros_like(gradient)), nonfinite
+
+
+def input_gradient(loss, x):
+    """`(losses, gradient of their sum)` at `x`, for a function from images to one value per example.
+
+    An outer tape can differentiate both: that is a second derivative.
+    """
+    x = tf.convert_to_tensor(x)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        losses = loss(x)
+    return losses, tape.gradient(losses, x)
+
+
+def inner_product(a, b):
+    """The inner product of two batches of images; one value per example."""
+    return tf.reduce_sum(a * b, axis=[1, 2, 3])
+
+
+def repeated(body, state: Sequence, times: int, victim: Victim) -> Sequence:
+    """`state` after `body` was applied to it `times` times.
+
+    A loop in the graph, so that `body` is traced once. Replicas cannot communicate inside such a loop, which
+    batch normalization in training mode makes them do: then the loop is unrolled.
+    """
+    if replicas.count() > 1 and not victim.independent:
+        for _ in range(times):
+            state = body(*state)
+        return state
+    return tf.while_loop(lambda *_: True, body, state, maximum_iterations=times, parallel_iterations=1)
+
+
+def best_round(climb, rounds: int, score, x, victim: Victim):
+    """For each example, the image of the round with the highest score; for training.
+
+    Args:
+        climb: From the index of a round to images.
+        rounds: Number of rounds. A single one needs no comparison.
+        score: From images to one value per example.
+        x: The clean images, for examples whose scores are all NaN.
+        victim: The attacked model.
+    """
+    if rounds == 1:
+        return climb(0)
+
+    def body(round_index, best, best_score):
+        x_adv = climb(round_index)
+        new_score = score(x_adv)
+        best = tf.where(per_example(new_score > best_score), x_adv, best)
+        return round_index + 1, best, tf.maximum(new_score, best_score)
+
+    lowest = tf.fill(tf.shape(x)[:1], tf.constant(-float("inf"), x.dtype))
+    return repeated(body, (0, x, lowest), rounds, victim)[1]

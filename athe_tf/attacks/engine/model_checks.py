@@ -1,0 +1,116 @@
+"""Properties of a model that make attacks on it misleading: its logits, randomness, missing gradients."""
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.attacks import losses
+from athe_tf.attacks.engine.gradients import gradient_of
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.utils.errors import InputError
+
+# Beyond this margin a float32 cross-entropy is exactly zero, or about to be.
+SATURATED_MARGIN = 16.0
+# Passes that are compared, and how far the directions of two logit vectors may differ.
+REPEATED_PASSES = 5
+LARGEST_DIFFERENCE = 1e-4
+
+PROBABILITIES = (
+    "The outputs look like probabilities: they are not negative and add up to 1. Attacks expect logits, and "
+    "cross-entropy of probabilities has almost no gradient. Remove the softmax from the model."
+)
+
+
+def check_logits(outputs) -> None:
+    """Raises `InputError` if a batch of outputs looks like probabilities."""
+    if like_probabilities(np.asarray(outputs, np.float64)):
+        raise InputError(PROBABILITIES)
+
+
+def like_probabilities(outputs) -> bool:
+    """Whether every row is not negative and adds up to one."""
+    return bool((outputs >= 0).all() and np.allclose(outputs.sum(axis=1), 1.0, rtol=0, atol=1e-5))
+
+
+def saturated_share(logits, labels) -> float:
+    """The share of examples whose margin is so large that float32 rounds their cross-entropy to zero.
+
+    Example:
+
+    >>> saturated_share([[20.0, 1.0], [3.0, 1.0]], [0, 0])
+    0.5
+
+    Args:
+        logits: `[N, L]`.
+        labels: Integer labels `[N]`.
+    """
+    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    own = np.take_along_axis(logits, labels[:, np.newaxis], axis=1)[:, 0]
+    others = np.where(np.arange(logits.shape[1]) == labels[:, np.newaxis], -np.inf, logits).max(axis=1)
+    return float(np.mean(own - others >= SATURATED_MARGIN))
+
+
+def scale_warnings(logits, labels) -> list[str]:
+    """Reasons why attacks on cross-entropy may fail on a model with these clean logits; often none.
+
+    Example:
+
+    >>> scale_warnings([[0.9, -0.2]], [0])[0][:25]
+    'Cosine logits at scale 1:'
+
+    Args:
+        logits: `[N, L]`.
+        labels: Integer labels `[N]`.
+    """
+    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    if like_probabilities(logits):
+        return [PROBABILITIES]
+    found = []
+    largest = np.abs(logits).max()
+    if largest <= 1 + 1e-5:
+        found.append(
+            f"Cosine logits at scale 1: no logit exceeds {largest:.3g}, so attacks on cross-entropy "
+            "under-estimate. Use a loss that does not depend on the scale (apgd-dlr, cw-linf), or a larger "
+            "logit_scale."
+        )
+    saturated = saturated_share(logits, labels)
+    if saturated > 0.01:
+        found.append(
+            f"{saturated:.1%} of the examples have a margin of {SATURATED_MARGIN:g} or more, where "
+            "cross-entropy is zero in float32 and its gradient vanishes. Use a loss that does not "
+            "depend on the scale (apgd-dlr, cw-linf), or a smaller logit_scale."
+        )
+    return found
+
+
+def deterministic_logits(victim: Victim, x) -> bool:
+    """Whether repeated passes give the same logits; with dropout or noise at inference they do not.
+
+    Args:
+        victim: The model.
+        x: Images `[N, H, W, C]`; a batch is enough.
+    """
+    images = tf.convert_to_tensor(x, tf.float32)
+    answers = np.stack([victim.compiled_logits(images).numpy() for _ in range(REPEATED_PASSES)])
+    if (answers.argmax(axis=-1) != answers[0].argmax(axis=-1)).any():
+        return False
+    lengths = np.linalg.norm(answers, axis=-1, keepdims=True)
+    directions = answers / np.maximum(lengths, 1e-12)
+    return bool(np.linalg.norm(directions - directions[0], axis=-1).max() <= LARGEST_DIFFERENCE)
+
+
+def zero_gradients(victim: Victim, x, y) -> float:
+    """The share of images at which the gradient of the margin is exactly zero.
+
+    Args:
+        victim: The model.
+        x: Images `[N, H, W, C]`; a batch is enough.
+        y: Integer labels `[N]`.
+    """
+    labels = tf.convert_to_tensor(y, tf.int32)
+
+    @tf.function(autograph=False)
+    def gradient(images):
+        return gradient_of(lambda v: (losses.margin(victim.logits(v), labels), 0.0), images)[1]
+
+    steepness = np.abs(gradient(tf.convert_to_tensor(x, tf.float32)).numpy()).sum(axis=(1, 2, 3))
+    return float((steepness == 0).mean())

@@ -1,0 +1,66 @@
+"""Classes to reach, ranked by the clean logits; for attacks that try one after another."""
+
+import tensorflow as tf
+
+from athe_tf.attacks.engine.arguments import check_at_least
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.utils import rng
+
+
+def ranked_target(clean_logits, y, rank):
+    """The wrong class of each image with the given rank by clean logit; rank 0 is the likeliest.
+
+    Ranks beyond the last wrong class start over.
+
+    Example:
+
+    >>> ranked_target(tf.constant([[3.0, 1.0, 2.0]]), tf.constant([0]), 0).numpy()
+    array([2], dtype=int32)
+    """
+    classes = tf.shape(clean_logits)[-1]
+    label = tf.one_hot(y, classes, on_value=True, off_value=False)
+    others = tf.where(label, tf.fill(tf.shape(clean_logits), -float("inf")), clean_logits)
+    order = tf.argsort(others, axis=-1, direction="DESCENDING", stable=True)
+    return tf.gather(order, rank % (classes - 1), axis=1)
+
+
+class TargetRounds(Attack):
+    """A round is one target and one restart: all targets once, then all of them again. A mixin.
+
+    Args:
+        n_targets: Number of classes that are tried, at most all wrong ones; `None` for all.
+    """
+
+    compares_margins = True
+
+    def __init__(self, epsilon, norm="linf", *, n_targets: int | None, **kwargs):
+        super().__init__(epsilon, norm, **kwargs)
+        check_at_least(1, n_targets=n_targets)
+        self.n_targets = n_targets if n_targets is None else int(n_targets)
+
+    def target_count(self, victim: Victim) -> int:
+        """The number of targets on this victim."""
+        if victim.num_classes is None:
+            return self.n_targets or 1
+        others = victim.num_classes - 1
+        return others if self.n_targets is None else min(self.n_targets, others)
+
+    def rounds(self, victim: Victim) -> int:
+        return self.target_count(victim) * self.restarts
+
+    def split(self, victim: Victim, round_index):
+        """`(rank of the target, number of the restart)` of a round."""
+        return round_index % self.target_count(victim), round_index // self.target_count(victim)
+
+    def clean_inputs(self, victim: Victim, x) -> list:
+        """The clean logits."""
+        return [victim.logits(x)]
+
+    def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
+        """The target of each image."""
+        return [ranked_target(inputs[0], y, self.split(victim, round_index)[0])]
+
+    def round_seed(self, victim: Victim, seed, round_index):
+        """The seed of a target and a restart, not of a round: more targets do not change earlier starts."""
+        return rng.fold(seed, *self.split(victim, round_index))

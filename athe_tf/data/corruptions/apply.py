@@ -1,0 +1,64 @@
+"""`corrupt`: images with a corruption of a severity."""
+
+import numpy as np
+
+from athe_tf.data import validate
+from athe_tf.data.corruptions.draws import Draws
+from athe_tf.data.corruptions.names import CORRUPTIONS, check_severity
+from athe_tf.data.corruptions.settings import setting
+from athe_tf.data.images import as_float
+from athe_tf.utils.errors import check
+
+# Images are corrupted this many pixels at a time: large enough for NumPy, with bounded memory.
+_CHUNK_PIXELS = 2**19
+
+
+def corrupt(
+    images: np.ndarray, name: str, severity: int, *, seed: int = 0, ids: np.ndarray | None = None
+) -> np.ndarray:
+    """Corrupts images.
+
+    Example:
+
+    >>> images, labels = athe_tf.data.load("digits").test.arrays(max_examples=4)
+    >>> noisy = athe_tf.data.corrupt(images, "gaussian_noise", severity=5)
+    >>> noisy.shape
+    (4, 8, 8, 1)
+
+    Args:
+        images: `[N, H, W, C]` with 1 or 3 channels, uint8 or float in [0, 1].
+        name: One of `STANDARD` or `EXTRA`.
+        severity: 1 to 5.
+        seed: An integer. Defaults to 0.
+        ids: `[N]` integers that identify the images. Defaults to 0, 1, ...
+
+    Returns:
+        Images of the same shape, uint8 for uint8 and float32 for floats. Both are multiples of 1/255, as in
+        image files.
+    """
+    images = np.asarray(images)
+    function = CORRUPTIONS.get(name)
+    check_severity(severity)
+    validate.check_images(images)
+    check(
+        images.shape[-1] in (1, 3),
+        f"Corruptions are defined for images with 1 or 3 channels. Received: shape={images.shape}.",
+    )
+    ids = np.arange(len(images)) if ids is None else np.asarray(ids)
+    check(
+        ids.shape == images.shape[:1],
+        f"Invalid shape of `ids`. Expected {images.shape[:1]}, one for each image. Received: {ids.shape}.",
+    )
+    constants = setting(name, severity, images.shape[1:3])
+    result = np.empty(images.shape, np.uint8 if images.dtype == np.uint8 else np.float32)
+    size = max(1, _CHUNK_PIXELS // (images.shape[1] * images.shape[2]))
+    for start in range(0, len(images), size):
+        part = slice(start, start + size)
+        corrupted = function(as_float(images[part]), constants, Draws(seed, name, severity, ids[part]))
+        result[part] = _to_levels(corrupted, result.dtype)
+    return result
+
+
+def _to_levels(images, dtype):
+    levels = np.rint(np.clip(images, 0, 1) * 255)
+    return levels.astype(dtype) if dtype == np.uint8 else levels.astype(dtype) / np.float32(255)

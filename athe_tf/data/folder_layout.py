@@ -1,0 +1,66 @@
+"""The folders and files of `folder:PATH`, checked without TensorFlow.
+
+    PATH/train/ant/1.png     PATH/test/ant/7.jpg
+    PATH/train/bee/2.png     PATH/test/bee/8.jpg
+
+The folders below `train` name the classes, in alphabetical order. `validation` is optional, and so is `train`
+for a set that is used for testing only. Files are PNG or JPEG; others are ignored.
+"""
+
+import pathlib
+
+from athe_tf.utils.errors import check
+
+PARTS = ("train", "validation", "test")
+SUFFIXES = (".jpeg", ".jpg", ".png")
+
+
+def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
+    """The names of the classes; raises `InputError` unless `path` has the folders of a data set."""
+    folder = pathlib.Path(path).expanduser()
+    check(
+        folder.is_dir(),
+        "No such folder of images. Expected one with train/CLASS/*.png and test/CLASS/*.png, or .jpg. "
+        f"Received: folder:{folder}.",
+    )
+    present = [part for part in PARTS if (folder / part).is_dir()]
+    check(
+        "test" in present,
+        f"The folder {folder} has no test images. Expected folders `train` and `test` with a folder of "
+        f"images for each class. Received: {_subfolders(folder)[:5]}.",
+    )
+    classes = _subfolders(folder / ("train" if "train" in present else "test"))
+    check(
+        len(classes) >= 2,
+        f"A classifier needs at least 2 classes. Expected a folder of images for each in "
+        f"{folder / present[0]}. Received: {classes}.",
+    )
+    for part in present:
+        unknown = sorted(set(_subfolders(folder / part)) - set(classes))
+        check(
+            not unknown,
+            f"The folder {folder / part} has classes that {folder / present[0]} does not have. "
+            f"Received: {unknown[:5]}.",
+        )
+    return tuple(classes)
+
+
+def _subfolders(folder) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
+
+
+def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[tuple[pathlib.Path, int]]:
+    """The image files of a split, class by class, with their labels."""
+    pairs = [
+        (path, label)
+        for label, name in enumerate(classes)
+        if (folder / name).is_dir()
+        for path in sorted((folder / name).iterdir())
+        if path.suffix.lower() in SUFFIXES and path.name[0] != "."
+    ]
+    check(
+        bool(pairs),
+        f"There are no images in {folder}. Expected files that end with one of {list(SUFFIXES)} in the "
+        "folders of the classes.",
+    )
+    return pairs

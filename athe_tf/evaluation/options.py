@@ -1,0 +1,73 @@
+"""The less common settings of an evaluation; without TensorFlow, so that a typo is reported at once."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from athe_tf.utils.errors import check
+from athe_tf.utils.number_format import format_number
+from athe_tf.utils.registry import unknown_name
+
+#: Packages that can repeat our attacks with independent code.
+PEERS = ("art", "cleverhans", "foolbox")
+
+
+def check_peers(names: Sequence[str]) -> None:
+    """Raises `InputError`, with the nearest known name, unless all names are in `PEERS`."""
+    for name in names:
+        if name not in PEERS:
+            raise unknown_name("package to verify with", name, PEERS)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationOptions:
+    """Settings of `athe_tf.evaluate` that most evaluations do not need.
+
+    Example:
+
+    >>> options = athe_tf.evaluation.EvaluationOptions(epsilons=(4 / 255, 16 / 255), state="runs/state")
+    >>> result = athe_tf.evaluate(net, (images, labels), attacks=["pgd-20"], options=options)
+
+    Args:
+        epsilons: Further radii. Every attack is run at each of them, which gives a curve of accuracy over
+            epsilon. Defaults to none.
+        verify_with: Packages that repeat FGSM and PGD-20 on the same images: `"cleverhans"`, `"foolbox"`,
+            `"art"`. Defaults to none.
+        substitutes: Other models for the protocol `"transfer"`: a mapping from names to models or paths.
+        corruptions: Measure the accuracy under common corruptions too: `"generated"`, `"folder:PATH"` with
+            published files, or the name of a data set in TensorFlow Datasets. Defaults to `None`.
+        data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
+        margin: The margin that a hypersphere model was trained with, for adaptive attacks. Defaults to what
+            the model's card says, or 0.2.
+        probabilities: The model ends with a softmax that cannot be removed: attack the logarithms of its
+            outputs. Defaults to `False`, which refuses such a model.
+        name: The name of the model in the result. Defaults to the model's own.
+        dataset: The name of the data in the result.
+        state: A folder that keeps the state of the evaluation. The same call, made again after an
+            interruption, resumes from there and returns the same result. Defaults to `None`.
+        progress: Called after every batch with an `EvaluationProgress`.
+        finished: Called with the `AttackOutcome` of every attack as soon as it is known.
+    """
+
+    epsilons: Sequence[float] = ()
+    verify_with: Sequence[str] = ()
+    substitutes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    corruptions: str | None = None
+    data_dir: Any = None
+    margin: float | None = None
+    probabilities: bool = False
+    name: str | None = None
+    dataset: str = "data"
+    state: Any = None
+    progress: Callable | None = None
+    finished: Callable | None = None
+
+    def __post_init__(self):
+        check_peers(self.verify_with)
+        for radius in self.epsilons:
+            received = f"Received: {format_number(radius)}. The clean accuracy is part of every curve."
+            check(radius > 0, f"Every value of `epsilons` must be larger than 0. {received}")
+        check(
+            isinstance(self.substitutes, Mapping),
+            f"Expected `substitutes` to map names to models. Received: {self.substitutes!r}.",
+        )

@@ -1,0 +1,47 @@
+"""The best model so far, in `best.keras`."""
+
+import json
+import pathlib
+
+import keras
+
+from athe_tf.programs.run_state import RunProgress
+from athe_tf.utils.files import replacing, write_text
+
+MONITOR = "val_robust_accuracy"
+
+
+class BestKeeper(keras.callbacks.Callback):
+    """Writes the classifier with the highest validation accuracy, usually robust accuracy, to `best.keras`.
+
+    Keras' own ModelCheckpoint forgets its best value at a restart and then overwrites a better model
+    (keras#17012). Here the value is part of the run's progress and also stored next to the file, so that it
+    survives an interruption between the two.
+    """
+
+    def __init__(self, path, progress: RunProgress, monitor: str = MONITOR, writes: bool = True):
+        super().__init__()
+        self.writes = writes
+        self.path = pathlib.Path(path)
+        self.value_path = self.path.with_suffix(".json")
+        self.progress = progress
+        self.monitor = monitor
+
+    def on_train_begin(self, logs=None):
+        if self.path.exists() and self.value_path.exists():
+            kept = json.loads(self.value_path.read_text())
+            if self.progress.best is None or kept["value"] > self.progress.best:
+                self.progress.best, self.progress.best_epoch = kept["value"], kept["epoch"]
+
+    def on_epoch_end(self, epoch, logs=None):
+        value = (logs or {}).get(self.monitor, (logs or {}).get("val_clean_accuracy"))
+        if value is None or self.progress.stopped is not None:
+            # A callback has stopped the run and restored other weights; the value does not belong to them.
+            return
+        if self.progress.best is None or float(value) > self.progress.best:
+            self.progress.best, self.progress.best_epoch = float(value), epoch + 1
+            if not self.writes:
+                return
+            with replacing(self.path) as temporary:
+                self.model.save(temporary)
+            write_text(self.value_path, json.dumps({"value": float(value), "epoch": epoch + 1}))

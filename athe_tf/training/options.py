@@ -1,0 +1,412 @@
+"""The frameworks by name, and the options of each: choices, defaults, help texts and rules.
+
+Nothing here imports TensorFlow. The flags of `bin/train` and the constructors of the frameworks are derived
+from these classes, and refuse the same values with the same messages. A new framework is one new file and one
+class here, listed in `FRAMEWORKS`; from outside the package, `module:Name` works wherever a name does.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from athe_tf.utils.choices import NORMS, STARTS
+from athe_tf.utils.errors import check
+from athe_tf.utils.imports import import_object
+from athe_tf.utils.options import check_options, option
+from athe_tf.utils.registry import Registry
+
+if TYPE_CHECKING:
+    from athe_tf.training.adversarial_model import AdversarialModel
+
+BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
+EPSILON_SCHEDULES = ("constant", "linear", "cosine")
+LR_SCHEDULES = ("constant", "piecewise", "multistep", "cosine", "cyclic")
+
+
+# -- what every framework shares ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedOptions:
+    """Options of the training step that every framework has."""
+
+    label_smoothing: float = option(0.0, "In the training loss, never in the attack.", least=0, below=1)
+    bn_mode: str | None = option(None, "Batch normalization while crafting.", choices=BN_MODES)
+    clip_norm: float | None = option(None, "Clip the gradient of the weights to this norm. [never]", above=0)
+
+    def __post_init__(self):
+        check_options(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class AverageOptions:
+    """Averages of the weights; the average is what is validated and exported."""
+
+    ema: float = option(0.0, "Decay of a moving average of the weights. 0 disables it.", least=0, below=1)
+    swa_start: int | None = option(None, "Average the weights of all epochs after this one.", above=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class PerturbationOptions:
+    """Adversarial weight perturbation."""
+
+    awp_gamma: float = option(0.0, "AWP: size relative to the weights. 0 disables it.", least=0, below=1)
+    awp_start: float = option(0.0, "Epochs before weights are perturbed.", least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class EpsilonOptions:
+    """The radius of the training attack over time."""
+
+    epsilon_schedule: str = option("constant", "Rise of epsilon in each period.", choices=EPSILON_SCHEDULES)
+    epsilon_min: float = option(0.0, "Epsilon at the beginning of every period.", least=0)
+    epsilon_max: float | None = option(None, "End of the rise, cut at epsilon. [twice epsilon]", least=0)
+    epsilon_warmup: float | None = option(None, "Epochs of the rise, instead of epsilon_max.", above=0)
+
+
+def check_epsilon_order(lowest: float, target: float, highest: float) -> None:
+    """Raises `InputError` unless a schedule rises from `lowest` to at least `target`."""
+    check(
+        0 <= lowest <= target <= highest,
+        "A schedule of epsilon rises from its lowest value towards its highest and stops at epsilon. "
+        f"Received: lowest={lowest:g}, epsilon={target:g}, highest={highest:g}.",
+    )
+
+
+def check_rising(values, shown: str, above: float | None = None, strict: bool = True) -> None:
+    """Raises `InputError` unless numbers are in rising order; without `strict`, equal ones are allowed."""
+    lowest = () if above is None else (above,)
+    check(
+        all(a < b or (a == b and not strict) for a, b in itertools.pairwise((*lowest, *values))),
+        f"{shown} must be in rising order{'' if above is None else f' and larger than {above:g}'}. "
+        f"Received: {','.join(f'{value:g}' for value in values)}.",
+    )
+
+
+#: The margins of the HE paper, by head; others have none.
+HEAD_MARGINS = {"he": 0.2, "mhe": 0.1}
+
+
+def check_margin(margin: float, head: str, has_scale: bool) -> None:
+    """Raises `InputError` for a margin that the loss of a head cannot have.
+
+    Args:
+        margin: The m of Eq. 6.
+        head: The name of the head in the message.
+        has_scale: Whether the head has a scale, as every hypersphere head has.
+    """
+    check(margin >= 0, f"margin must be finite and not negative. Received: margin={margin:g}.")
+    check(
+        not margin or has_scale,
+        f"A margin needs a hypersphere head. Received: a head '{head}' and margin={margin:g}. Use a "
+        "CosineDense head such as 'he', or margin=0.",
+    )
+
+
+def check_perturbation(gamma: float, weight_norm: str | None) -> None:
+    """Raises `InputError` for weights that cannot be perturbed."""
+    check(
+        not gamma or weight_norm != "project",
+        "AWP moves the class weights off the sphere that weight_norm='project' keeps them on. "
+        f"Received: awp_gamma={gamma:g}. Use weight_norm='differentiable'.",
+    )
+
+
+# -- the description of a framework ------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameworkOptions:
+    """The options of a framework: the fields of a subclass, each made with `option`.
+
+    The class attributes describe what the framework requires of its attack. Both apply in Python and on the
+    command line.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class MyOptions(FrameworkOptions):
+    ...     sharpness: float = option(2.0, "How sharp.", above=0)
+    >>> MyOptions(sharpness=3.0).sharpness
+    3.0
+    """
+
+    #: The name, for messages and for the registry.
+    name: ClassVar[str] = "framework"
+    #: `"module:class"` in this package.
+    implementation: ClassVar[str] = ""
+    #: Whether a step crafts adversarial examples.
+    crafts: ClassVar[bool] = True
+    #: The default number of attack steps, and whether it must be one step from one start.
+    default_steps: ClassVar[int] = 10
+    one_step: ClassVar[bool] = False
+    #: The default start of the attack, and the allowed ones; empty if the framework sets the start itself.
+    default_start: ClassVar[str] = "uniform"
+    starts: ClassVar[tuple[str, ...]] = STARTS
+    norms: ClassVar[tuple[str, ...]] = NORMS
+    #: Whether the attack may use another logit scale.
+    free_scale: ClassVar[bool] = True
+    #: Modes of batch normalization while crafting; the first is the default.
+    bn_modes: ClassVar[tuple[str, ...]] = BN_MODES
+    #: Which validation accuracy selects the best epoch: `"robust"` or `"clean"`.
+    chosen_by: ClassVar[str] = "robust"
+    #: The drop of robust accuracy that counts as catastrophic overfitting; 0 disables the guard.
+    guard_drop: ClassVar[float] = 0.0
+
+    def __post_init__(self):
+        check_options(self)
+
+    @property
+    def updates_per_step(self) -> int:
+        """Weight updates per step; learning-rate schedules count updates."""
+        return 1
+
+    def step_size(self, epsilon: float) -> float:
+        """The default step size of the attack."""
+        return epsilon / 4
+
+    def check_attack(self, *, norm: str, steps: int, restarts: int, start: str | None, logit_scale="model"):
+        """Raises `InputError` for an attack that the framework cannot craft with.
+
+        Args:
+            norm: The attack's.
+            steps: The attack's.
+            restarts: The attack's.
+            start: The attack's; `None` if it was not given.
+            logit_scale: The attack's.
+        """
+        check(
+            steps >= 1,
+            f"The framework '{self.name}' needs at least one attack step. Received: steps={steps}. Use "
+            "'standard' to train on clean images.",
+        )
+        check(
+            not self.one_step or (steps, restarts) == (1, 1),
+            f"The framework '{self.name}' takes one attack step from one start. Received: steps={steps}, "
+            f"restarts={restarts}. {self._more_steps()}",
+        )
+        check(
+            norm in self.norms,
+            f"The framework '{self.name}' exists for {' and '.join(self.norms)}. Received: norm='{norm}'. "
+            "Use 'pgd_at'.",
+        )
+        check(
+            start is None or start in self.starts,
+            f"{self._why_not_start(start)} Received: start='{start}'. Leave it out.",
+        )
+        check(
+            self.free_scale or logit_scale == "model",
+            f"The framework '{self.name}' attacks with the training loss itself. Received: "
+            f"logit_scale={logit_scale}. Leave it out.",
+        )
+
+    def _more_steps(self) -> str:
+        return "Use 'pgd_at' for more."
+
+    def _why_not_start(self, start) -> str:
+        if not self.starts:
+            return f"The framework '{self.name}' decides itself where its attack starts."
+        return f"The objective of '{self.name}' has zero gradient at the clean image."
+
+    def check_bn_mode(self, mode: str | None) -> None:
+        """Raises `InputError` for a mode of batch normalization that the framework cannot craft in."""
+        check(
+            mode is None or mode in self.bn_modes,
+            f"The framework '{self.name}' crafts with bn_mode={self._modes()}. Received: bn_mode='{mode}'. "
+            "Leave it out.",
+        )
+
+    def _modes(self) -> str:
+        return " or ".join(f"'{mode}'" for mode in self.bn_modes) or "none: it has no pass for crafting"
+
+
+# -- the frameworks -----------------------------------------------------------------------------------------
+
+# Starts other than the clean image itself.
+_AWAY = tuple(start for start in STARTS if start != "zero")
+
+
+@dataclasses.dataclass(frozen=True)
+class StandardOptions(FrameworkOptions):
+    name = "standard"
+    implementation = "standard:Standard"
+    crafts = False
+    bn_modes = ()
+    chosen_by = "clean"
+
+
+@dataclasses.dataclass(frozen=True)
+class PGDATOptions(FrameworkOptions):
+    name = "pgd_at"
+    implementation = "pgd_at:PGDAT"
+
+
+@dataclasses.dataclass(frozen=True)
+class ALPOptions(FrameworkOptions):
+    name = "alp"
+    implementation = "alp:ALP"
+    pairing: float = option(0.5, "Weight of the logit pairing.", least=0)
+    pairing_form: str = option("mse", "Distance; the paper has l2.", choices=("mse", "l2"))
+
+
+@dataclasses.dataclass(frozen=True)
+class TRADESOptions(FrameworkOptions):
+    name = "trades"
+    implementation = "trades:TRADES"
+    default_start = "gaussian"
+    starts = _AWAY
+    beta: float = option(6.0, "Weight of the divergence.", least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class MARTOptions(FrameworkOptions):
+    name = "mart"
+    implementation = "mart:MART"
+    default_start = "gaussian"
+    beta: float = option(6.0, "Weight of the divergence.", least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class FreeATOptions(FrameworkOptions):
+    name = "free_at"
+    implementation = "free_at:FreeAT"
+    default_steps = 1
+    one_step = True
+    starts = ()
+    norms = ("linf", "l2")
+    free_scale = False
+    bn_modes = ("train",)
+    replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", least=1)
+    noise_in_box: bool = option(False, "Clip image plus noise to [0, 1] after each step.")
+
+    @property
+    def updates_per_step(self) -> int:
+        return self.replays
+
+    def step_size(self, epsilon: float) -> float:
+        return epsilon
+
+    def _more_steps(self) -> str:
+        return "Use `replays` for more."
+
+
+@dataclasses.dataclass(frozen=True)
+class FastATOptions(FrameworkOptions):
+    name = "fast_at"
+    implementation = "fast_at:FastAT"
+    default_steps = 1
+    one_step = True
+    bn_modes = ("train", "eval", "batch_no_update", "frozen_clean")
+    guard_drop = 0.2
+
+    def step_size(self, epsilon: float) -> float:
+        return 1.25 * epsilon
+
+
+@dataclasses.dataclass(frozen=True)
+class NFGSMOptions(FastATOptions):
+    name = "n_fgsm"
+    implementation = "n_fgsm:NFGSM"
+    starts = ()
+    noise: float = option(2.0, "Magnitude of the initial noise in units of epsilon; no projection.", above=0)
+
+    def step_size(self, epsilon: float) -> float:
+        return epsilon
+
+
+@dataclasses.dataclass(frozen=True)
+class GradAlignOptions(FastATOptions):
+    name = "gradalign"
+    implementation = "gradalign:GradAlign"
+    starts = ()
+    alignment: float = option(0.2, "Weight of the alignment of gradients.", least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LLROptions(FrameworkOptions):
+    name = "llr"
+    implementation = "llr:LLR"
+    starts = _AWAY
+    bn_modes = ("frozen_clean",)
+    #: The values of the paper and of its released code.
+    presets: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "paper": {
+            "nominal_weight": 1.0,
+            "gamma_weight": 4.0,
+            "slope_weight": 3.0,
+            "rule": "sign",
+            "tangent_gradient": True,
+        },
+        "code": {
+            "nominal_weight": 2.0,
+            "gamma_weight": 4.0,
+            "slope_weight": 4.0 * 0.3,
+            "rule": "adam",
+            "tangent_gradient": False,
+        },
+    }
+    variant: str = option("llr", "Which terms.", choices=("llr", "gamma_only", "grad_norm"))
+    preset: str = option("paper", "Weights and inner steps.", choices=("paper", "code"))
+    nominal_weight: float | None = option(None, "Weight of the clean loss. [the preset's]", least=0)
+    gamma_weight: float | None = option(None, "Weight of gamma, the paper's lambda. [the preset's]", least=0)
+    slope_weight: float | None = option(None, "Weight of the slope, the paper's mu. [the preset's]", least=0)
+    rule: str | None = option(None, "Steps of the search. [the preset's]", choices=("sign", "adam"))
+    tangent_gradient: bool | None = option(None, "Follow the tangent's gradient too. [the preset's]")
+
+    def step_size(self, epsilon: float) -> float:
+        return 0.1 if self.preset == "code" else super().step_size(epsilon)
+
+    def resolved(self, name: str):
+        """The value of an option, or that of the preset."""
+        value = getattr(self, name)
+        return self.presets[self.preset][name] if value is None else value
+
+
+@dataclasses.dataclass(frozen=True)
+class CUREOptions(FrameworkOptions):
+    name = "cure"
+    implementation = "cure:CURE"
+    crafts = False
+    bn_modes = ("frozen_clean",)
+    curvature_weight: float = option(4.0, "Weight of the curvature, the paper's gamma.", least=0)
+    curvature_step: float = option(1.5, "Euclidean length of the paper's step h.", above=0)
+
+
+OPTIONS: dict[str, type[FrameworkOptions]] = {
+    options.name: options
+    for options in (
+        StandardOptions, PGDATOptions, ALPOptions, TRADESOptions, FreeATOptions, FastATOptions, NFGSMOptions,
+        GradAlignOptions, MARTOptions, LLROptions, CUREOptions,
+    )
+}  # fmt: skip
+
+FRAMEWORKS = Registry(
+    "framework", __package__, {name: options.implementation for name, options in OPTIONS.items()}
+)
+
+
+def options_of(name: str) -> type[FrameworkOptions]:
+    """The options class of a framework; imports the module of `module:Name`.
+
+    Example:
+
+    >>> options_of("trades").default_start
+    'gaussian'
+    """
+    FRAMEWORKS.check(name)
+    return OPTIONS[name] if name in OPTIONS else import_object(name, "framework").options_class
+
+
+def get(name: str) -> "type[AdversarialModel]":
+    """The framework class of a name.
+
+    Example:
+
+    >>> athe_tf.training.get("trades").__name__
+    'TRADES'
+
+    Args:
+        name: A registered name, or `"module:Name"`.
+    """
+    return FRAMEWORKS.get(name)

@@ -1,0 +1,111 @@
+"""Options: dataclass fields that carry their help text, choices and bounds.
+
+An option is described once, without TensorFlow. Flags and config files are derived from the description, and
+whoever takes the value in Python checks it with the same rule and the same words.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.registry import unknown_name
+
+
+def option(
+    default,
+    help: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    **metadata,
+) -> Any:
+    """A dataclass field with its help text and what its value must be.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    >>> check_options(Options(beta=6.0))
+
+    Args:
+        default: The default; `None` if somebody else decides.
+        help: One sentence for `--help`.
+        choices: The values that a text can have.
+        least: The smallest number.
+        above: Numbers must be larger than this.
+        below: Numbers must be smaller than this.
+        **metadata: `runtime=True` marks what does not change the result of a run; `positional=True` takes
+            what stands on the command line without dashes.
+    """
+    rules = {"choices": choices, "least": least, "above": above, "below": below}
+    return dataclasses.field(default=default, metadata={"help": help, **rules, **metadata})
+
+
+def check_option(options_class, name: str, value, shown: str | None = None) -> None:
+    """Raises `InputError` unless an option can have this value.
+
+    Args:
+        options_class: The dataclass that describes the option.
+        name: Its field.
+        value: The value; `None` is always accepted.
+        shown: How the message calls the option. Defaults to `name`.
+    """
+    rules = options_class.__dataclass_fields__[name].metadata
+    shown = shown or name
+    if value is None:
+        return
+    if rules.get("choices") is not None and value not in rules["choices"]:
+        raise unknown_name(shown, str(value), rules["choices"])
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        bounds = _bounds(rules)
+        check(
+            not bounds or (math.isfinite(value) and _within(value, rules)),
+            f"{shown} must {bounds}. Received: {shown}={value:g}.",
+        )
+
+
+def _bounds(rules) -> str:
+    least, above, below = (rules.get(name) for name in ("least", "above", "below"))
+    if below is not None:
+        left, low = ("[", least) if above is None else ("(", above)
+        return f"lie in {left}{low:g}, {below:g})"
+    if above is not None:
+        return f"be a finite number larger than {above:g}"
+    if least is not None:
+        return "be finite and not negative" if least == 0 else f"be at least {least:g}"
+    return ""
+
+
+def _within(value, rules) -> bool:
+    return (
+        (rules.get("least") is None or value >= rules["least"])
+        and (rules.get("above") is None or value > rules["above"])
+        and (rules.get("below") is None or value < rules["below"])
+    )
+
+
+def check_options(options, shown: Callable[[str], str] = str) -> None:
+    """Checks every field of a dataclass of options.
+
+    Args:
+        options: An instance.
+        shown: From the name of a field to how messages call it.
+    """
+    for field in dataclasses.fields(options):
+        check_option(type(options), field.name, getattr(options, field.name), shown(field.name))
+
+
+def make_options(options_class, values: dict, owner: str):
+    """An instance from keyword arguments; an argument that is not an option is an `InputError`."""
+    known = [field.name for field in dataclasses.fields(options_class)]
+    for name in values:
+        if name not in known:
+            raise InputError(
+                f"Unknown argument '{name}' of {owner}. Options of {owner}: {', '.join(known) or 'none'}."
+            )
+    return options_class(**values)

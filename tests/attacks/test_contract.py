@@ -1,0 +1,182 @@
+"""The contract of an attack, over the whole registry: a new entry is tested by being registered."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import athe_tf
+from athe_tf import attacks
+from athe_tf.attacks.engine.arguments import constructor_arguments
+from athe_tf.utils.choices import NORMS, STARTS
+from athe_tf.utils.errors import InputError
+from tests.linear_case import predictions
+
+SHAPE, CLASSES, EPSILON = (8, 8, 1), 5, 0.03
+# Settings that save time. Attacks that are not listed take three steps, or twenty queries.
+CHEAP: dict[str, dict] = {
+    "fgsm": {},
+    "cw-l2": {"steps": 3, "search_steps": 2},
+    "feature": {"steps": 2, "n_targets": 2},
+    "nes": {"steps": 2, "samples": 3},
+    "spsa": {"steps": 2, "samples": 3},
+    "autoattack": {"version": "custom", "attacks": ["fgsm", "square-20"]},
+    "autoattack-plus": {"profile": "smoke"},
+    "autoattack-rand": {"profile": "smoke"},
+    "autoattack-lite": {"version": "custom", "attacks": ["fgsm", "square-20"]},
+}
+# Values that arguments with a choice may take.
+CHOICES = (*NORMS, *STARTS, "ce", "margin", "any", "last", "standard", "rand", "lite", "smoke", "threshold")
+
+
+def cheap_attack(name: str):
+    attack_class = attacks.ATTACKS.get(name)
+    default = {"steps": 3, "n_queries": 20}
+    usual = {key: default[key] for key in default if key in constructor_arguments(attack_class)}
+    norm = attack_class.norms[0]
+    return attacks.get(name, epsilon=EPSILON, norm=norm, **CHEAP.get(name, usual))
+
+
+def small_model():
+    """Linear, so that rounding decides on nothing, with the moving averages of batch normalization."""
+    rng = np.random.default_rng(0)
+    inputs = keras.Input(SHAPE)
+    h = keras.layers.Flatten()(keras.layers.BatchNormalization()(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(CLASSES)(h))
+    model.layers[-1].set_weights([rng.normal(size=(64, CLASSES)), rng.normal(size=CLASSES)])
+    return model
+
+
+class Case:
+    """A model, images that it classifies correctly, and a victim that counts its forward passes."""
+
+    def __init__(self):
+        self.model = small_model()
+        self.x = np.random.default_rng(1).uniform(size=(9, *SHAPE)).astype("float32")
+        self.y = predictions(self.model, self.x)
+        self.passes = tf.Variable(0, dtype=tf.int64)
+        inner = athe_tf.victim(self.model)
+        self.victim = attacks.Victim(
+            lambda x: self._counted(inner.logits, x),
+            features=lambda x: self._counted(inner.features, x),
+            head=inner.head,
+            num_classes=CLASSES,
+        )
+
+    def _counted(self, function, x):
+        self.passes.assign_add(tf.cast(tf.shape(x)[0], tf.int64))
+        return function(x)
+
+    def run(self, attack, batch_size=9, **kwargs):
+        """`(result, forward passes)`."""
+        self.passes.assign(0)
+        result = attack.run(self.victim, self.x, self.y, seed=3, batch_size=batch_size, **kwargs)
+        return result, int(self.passes.numpy())
+
+
+@pytest.fixture(scope="module")
+def case():
+    return Case()
+
+
+@pytest.fixture(scope="module", params=list(attacks.ATTACKS))
+def attack(request):
+    """One object for all tests of an attack: what takes time is to trace it."""
+    return cheap_attack(request.param)
+
+
+def assert_admissible(attack, x, x_adv):
+    assert x_adv.shape == x.shape and np.isfinite(x_adv).all()
+    assert x_adv.min() >= 0 and x_adv.max() <= 1
+    if attack.in_ball:
+        assert attack.threat.distance(x, x_adv).numpy().max() <= EPSILON * (1 + 1e-5)
+
+
+def test_it_stays_in_ball_and_box_and_changes_neither_inputs_nor_variables(attack, case):
+    x, y = case.x.copy(), case.y.copy()
+    variables = [variable.numpy().copy() for variable in case.model.variables]
+    result, _ = case.run(attack)
+    assert_admissible(attack, x, result.x_adv)
+    np.testing.assert_array_equal(result.x_adv[~result.success], x[~result.success])
+    np.testing.assert_array_equal(predictions(case.model, result.x_adv) != y, result.success)
+    np.testing.assert_array_equal(case.x, x)
+    np.testing.assert_array_equal(case.y, y)
+    for variable, before in zip(case.model.variables, variables, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), before)
+
+
+def test_a_call_gives_admissible_images(attack, case):
+    if isinstance(attack, attacks.AutoAttack):
+        with pytest.raises(InputError, match="for evaluation"):
+            attack(case.victim, case.x, case.y)
+    else:
+        assert_admissible(attack, case.x, attack(case.victim, case.x, case.y).numpy())
+
+
+def test_it_is_deterministic_and_independent_of_the_batch_size(attack, case):
+    (one, _), (two, _), (small, _) = (case.run(attack, size) for size in (9, 9, 4))
+    for name in ("x_adv", "success", "queries", "gradients", "norm", "rounds"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+    np.testing.assert_array_equal(one.success, small.success)
+
+
+def test_it_counts_its_queries(attack, case):
+    # One image at a time, so that no image stays in a batch after its success.
+    result, passes = case.run(attack, batch_size=1)
+    assert result.queries.sum() == passes
+    assert (result.queries >= 1).all()
+    # In larger batches solved images may stay for a while, which is not counted.
+    result, passes = case.run(attack)
+    assert result.queries.sum() <= passes
+
+
+def test_its_repr_makes_it_again(attack):
+    names = {name: getattr(attacks, name) for name in attacks.__all__}
+    again = eval(repr(attack), names)
+    assert type(again) is type(attack) and repr(again) == repr(attack)
+    assert again.settings() == attack.settings()
+    assert set(constructor_arguments(type(attack))) == set(attack.settings())
+
+
+def other_values(value, case):
+    """Values of the same kind as `value`."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1]
+    if isinstance(value, float):
+        return [0.9 * value, 1.1 * value, value + 0.1]
+    if isinstance(value, list):
+        return [value[:-1], [item + 1 for item in value]]
+    if isinstance(value, str):
+        return [text for text in CHOICES if text != value] + [2.0]
+    return [1, (case.x, case.y), ["fgsm"]]
+
+
+def changed_attacks(attack, case):
+    """`(argument, the attack with another value of it)` for all arguments that its class leaves open."""
+    for name, value in attack.settings().items():
+        for other in other_values(value, case):
+            try:
+                changed = type(attack)(**attack._given | {name: other})
+            except (InputError, TypeError):
+                continue
+            if changed.settings() != attack.settings():
+                changed.name = attack.name
+                yield name, changed
+                break
+
+
+def test_a_state_file_refuses_every_changed_setting(attack, case, tmp_path):
+    path = tmp_path / "state.npz"
+    case.run(attack, state=path)
+    changed = dict(changed_attacks(attack, case))
+    # A class may fix some of them: FGSM its steps, RayS its norm, APGD-T its loss.
+    fixed = {"attacks", "larger_epsilon", "loss", "norm", "steps", "targeted", "version"}
+    assert set(attack.settings()) - set(changed) <= fixed
+    assert {"epsilon"} < set(changed)
+    for name, other in changed.items():
+        with pytest.raises(InputError, match=rf"belongs to another evaluation.*\b{re.escape(name)}="):
+            case.run(other, state=path)

@@ -1,0 +1,123 @@
+"""What every framework of the registry must hold; a new one is tested by being registered."""
+
+import dataclasses
+import inspect
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from athe_tf import attacks, training
+from athe_tf.training.options import OPTIONS
+from athe_tf.utils.errors import InputError
+from tests.small_runs import get_weights, tiny_batch, tiny_net
+
+X, Y = tiny_batch()
+
+
+def attack_for(options):
+    return attacks.PGD(0.1, steps=1 if options.one_step else 2, step_size=options().step_size(0.1))
+
+
+def make(name, net=None, **kwargs):
+    """A compiled trainer of a framework, with what its constructor needs beyond the common arguments."""
+    framework = training.get(name)
+    if "batch_size" in inspect.signature(framework).parameters:
+        kwargs["batch_size"] = len(X)
+    net = tiny_net() if net is None else net
+    trainer = framework(net, attack_for(OPTIONS[name]), margin=0.2, **kwargs)
+    trainer.compile(training.TorchSGD(0.05))
+    return trainer
+
+
+@pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
+def test_the_contract(name):
+    trainer = make(name, seed=3)
+    images, labels = X.copy(), Y.copy()
+    before = get_weights(trainer.net)
+    logs = trainer.train_on_batch(images, labels, return_dict=True)
+    # One step changes weights, and not its inputs.
+    assert any((a != b).any() for a, b in zip(before, get_weights(trainer.net), strict=True))
+    np.testing.assert_array_equal(images, X)
+    np.testing.assert_array_equal(labels, Y)
+    # It counts its updates, and logs what it promises.
+    assert int(trainer.optimizer.iterations) == trainer.options.updates_per_step
+    assert np.isfinite(logs["loss"]) and {"loss"} < set(logs) <= {"loss", "clean_accuracy", "robust_accuracy"}
+    validated = trainer.evaluate(images, labels, verbose=0, return_dict=True)
+    assert {"loss", "clean_accuracy", "robust_accuracy"} == set(validated)
+    # The same seed and the same weights give the same step.
+    again = make(name, seed=3)
+    again.net.set_weights(before)
+    again.train_on_batch(images, labels)
+    for one, other in zip(get_weights(trainer.net), get_weights(again.net), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # What it costs is known, and what is shipped is the plain classifier.
+    assert all(count >= 1 for count in trainer.cost())
+    assert trainer.shipped is trainer.net
+    assert repr(trainer).startswith(type(trainer).__name__) and "attack=" in repr(trainer)
+
+
+@pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
+def test_the_constructor_has_the_options_with_their_defaults(name):
+    parameters = inspect.signature(training.get(name)).parameters
+    for field in dataclasses.fields(OPTIONS[name]):
+        assert parameters[field.name].default == field.default, field.name
+
+
+@pytest.mark.parametrize(
+    "name, field",
+    [(name, field) for name, options in OPTIONS.items() for field in dataclasses.fields(options)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_bad_value_is_refused_in_python_as_by_the_options(name, field):
+    """The flags refuse it with the same words: they are checked by the same class."""
+    if field.metadata["choices"]:
+        bad = "nonsense"
+    elif field.metadata["least"] is not None or field.metadata["above"] is not None:
+        bad = -1
+    else:
+        pytest.skip("any value will do")
+    with pytest.raises(InputError) as by_options:
+        OPTIONS[name](**{field.name: bad})
+    with pytest.raises(InputError) as in_python:
+        make(name, **{field.name: bad})
+    assert str(by_options.value) == str(in_python.value) and field.name in str(in_python.value)
+
+
+@pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
+def test_every_documented_example_and_docstring_is_there(name):
+    framework = training.get(name)
+    assert "Example:" in framework.__doc__ and "athe_tf.training." in framework.__doc__
+
+
+def test_trades_and_mart_start_as_their_authors_did_unless_a_start_is_chosen():
+    for name in ("trades", "mart"):
+        framework = training.get(name)
+        assert framework(tiny_net(), attacks.PGD(0.1)).attack.start == "gaussian"
+        assert framework(tiny_net(), attacks.PGD(0.1, start="uniform")).attack.start == "uniform"
+    assert training.PGDAT(tiny_net(), attacks.PGD(0.1)).attack.start == "uniform"
+
+
+@pytest.mark.parametrize("name", ["trades", "llr"])
+def test_a_start_without_gradient_is_refused(name):
+    with pytest.raises(InputError, match="zero gradient at the clean image. Received: start='zero'"):
+        training.get(name)(tiny_net(), attacks.PGD(0.1, start="zero"))
+
+
+def test_a_framework_of_ones_own_needs_a_loss_and_nothing_else():
+    @dataclasses.dataclass(frozen=True)
+    class HalfOptions(training.FrameworkOptions):
+        pass
+
+    class Half(training.AdversarialModel):
+        options_class = HalfOptions
+
+        def training_loss(self, x, x_adv, y):
+            logits = self.net(x_adv, training=True)
+            return training.Terms(0.5 * self.crossentropy(y, logits), adversarial_logits=logits)
+
+    keras.utils.set_random_seed(0)
+    trainer = Half(tiny_net(), attacks.PGD(0.1, steps=1))
+    trainer.compile(training.TorchSGD(0.1))
+    assert np.isfinite(trainer.train_on_batch(tf.constant(X), Y, return_dict=True)["loss"])
