@@ -47,7 +47,7 @@ def make_trainer(framework, distribution, synchronised=True, bn_mode=None):
         trainer = training.get(framework)(
             net, attack, margin=0.2, bn_mode=bn_mode, **OPTIONS.get(framework, {})
         )
-        trainer.compile(training.MomentumSGD(0.1, weight_decay=5e-4))
+        trainer.compile(training.TorchSGD(0.1, weight_decay=5e-4))
     return trainer
 
 
@@ -104,7 +104,9 @@ def run(distribution, folder, stop_after=None):
 
     def go():
         with small_cnn_of_one_layer():
-            return train(config, splits, Workdir(folder), write=lambda *a, **k: None, spread=distribution)
+            return train(
+                config, splits, Workdir(folder), write=lambda *a, **k: None, distribution=distribution
+            )
 
     if stop_after is not None:
         with contextlib.suppress(Stop), after_step(stop_after, stop):

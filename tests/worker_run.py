@@ -77,7 +77,7 @@ def main() -> None:
     for name, config in configs.items():
         with small_cnn_of_one_layer():
             trainer = train(
-                config, athe_tf.data.load(config.dataset), Workdir(config.workdir), spread=distribution
+                config, athe_tf.data.load(config.dataset), Workdir(config.workdir), distribution=distribution
             )
         np.savez(folder / f"{name}.{index}.npz", *[np.asarray(weight) for weight in trainer.net.weights])
 
