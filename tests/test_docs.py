@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.utils.options import option
+from tests.public_packages import PACKAGES
 from tests.report_case import small_evaluation, write_evaluation
 from tests.small_runs import tiny_batch, tiny_net
 
@@ -27,26 +28,11 @@ EXAMPLES = [
     for page in PAGES
     for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S), 1)
 ]
-# Packages in which every public class and function has an example that runs.
-PACKAGES_WITH_EXAMPLES = (
-    "athe_tf",
-    "athe_tf.attacks",
-    "athe_tf.data",
-    "athe_tf.data.corruptions",
-    "athe_tf.distribution",
-    "athe_tf.evaluation",
-    "athe_tf.layers",
-    "athe_tf.losses",
-    "athe_tf.models",
-    "athe_tf.report",
-    "athe_tf.saving",
-    "athe_tf.training",
-)
 
 
 def public_objects():
-    """The public classes and functions of those packages; constants have no docstring."""
-    for package in PACKAGES_WITH_EXAMPLES:
+    """The public classes and functions of the public packages; constants have no docstring."""
+    for package in (*PACKAGES, "athe_tf.losses"):
         module = importlib.import_module(package)
         for name in module.__all__:
             value = getattr(module, name)

@@ -9,20 +9,8 @@ import pytest
 
 import athe_tf
 from athe_tf.utils.number_format import format_number, parse_number
+from tests.public_packages import PACKAGES
 
-PACKAGES = (
-    "athe_tf",
-    "athe_tf.attacks",
-    "athe_tf.data",
-    "athe_tf.data.corruptions",
-    "athe_tf.distribution",
-    "athe_tf.evaluation",
-    "athe_tf.layers",
-    "athe_tf.models",
-    "athe_tf.report",
-    "athe_tf.saving",
-    "athe_tf.training",
-)
 NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
 
 

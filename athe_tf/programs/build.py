@@ -76,8 +76,8 @@ def check_precision(config: TrainConfig) -> None:
 
 
 def make_attack(config: TrainConfig):
-    """The training attack, or `None` for standard training."""
-    if config.framework == "standard":
+    """The training attack, or `None` if the framework has no use for one."""
+    if not config.framework_options.has_epsilon:
         return None
     return attacks.PGD(
         config.epsilon,
@@ -141,8 +141,7 @@ def make_trainer(config: TrainConfig, splits):
         synchronize(net)
     options = config.framework_options
     updates = splits.train.steps_per_epoch(config.batch_size) * options.updates_per_step
-    # FreeAT stores noise for every position of the batch.
-    arguments: dict = {"batch_size": config.batch_size} if config.framework == "free_at" else {}
+    arguments: dict = {"batch_size": config.batch_size} if options.takes_batch_size else {}
     trainer = training.get(config.framework)(
         net,
         make_attack(config),

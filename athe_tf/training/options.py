@@ -138,6 +138,10 @@ class FrameworkOptions:
     implementation: ClassVar[str] = ""
     #: Whether a step crafts adversarial examples.
     crafts: ClassVar[bool] = True
+    #: Whether training depends on a radius, which a schedule can then change.
+    has_epsilon: ClassVar[bool] = True
+    #: Whether the constructor needs `batch_size`, to keep something per position of the batch.
+    takes_batch_size: ClassVar[bool] = False
     #: The default number of attack steps, and whether it must be one step from one start.
     default_steps: ClassVar[int] = 10
     one_step: ClassVar[bool] = False
@@ -232,6 +236,7 @@ class StandardOptions(FrameworkOptions):
     name = "standard"
     implementation = "standard:Standard"
     crafts = False
+    has_epsilon = False
     bn_modes = ()
     chosen_by = "clean"
 
@@ -277,6 +282,7 @@ class FreeATOptions(FrameworkOptions):
     norms = ("linf", "l2")
     free_scale = False
     bn_modes = ("train",)
+    takes_batch_size = True
     replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", least=1)
     noise_in_box: bool = option(False, "Clip image plus noise to [0, 1] after each step.")
 

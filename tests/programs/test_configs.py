@@ -181,7 +181,7 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"epsilon_schedule": "quadratic"}, "Unknown --epsilon_schedule 'quadratic'"),
         ({"epsilon_max": 0.1}, "A constant epsilon does not rise. Received: --epsilon_max"),
         ({"epsilon_min": 0.01}, "Received: --epsilon_min. Use --epsilon_schedule=linear"),
-        ({"epsilon_schedule": "linear", "framework": "standard"}, "Standard training has no epsilon"),
+        ({"epsilon_schedule": "linear", "framework": "standard"}, "has no epsilon"),
         ({"epsilon_schedule": "linear", "epsilon_max": 16.0}, r"must not exceed 1 in linf.*=16/255\?"),
         ({"epsilon_schedule": "linear", "epsilon_max": 0.01}, "stops at epsilon"),
         ({"epsilon_schedule": "linear", "epsilon_max": 0.1, "epsilon_warmup": 1.0}, "Use one of them"),

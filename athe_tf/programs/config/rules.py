@@ -98,9 +98,9 @@ def check_epsilon_schedule(config) -> None:
         )
         return
     check(
-        config.framework != "standard",
-        f"Standard training has no epsilon. Received: --epsilon_schedule={config.epsilon_schedule}. "
-        "Leave it out, or use --framework=pgd_at.",
+        config.framework_options.has_epsilon,
+        f"The framework '{config.framework}' has no epsilon. Received: "
+        f"--epsilon_schedule={config.epsilon_schedule}. Leave it out, or use --framework=pgd_at.",
     )
     check(
         config.epsilon_max is None or config.epsilon_warmup is None,
