@@ -25,11 +25,11 @@ $(STAMP): setup.py pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
 	touch $@
 
+# Nothing is removed: what is finished is kept, and what was interrupted continues.
 demo: $(STAMP)
-	rm -rf $(DEMO)
 	bin/train --flagfile=configs/digits_trades_he.flags --workdir=$(DEMO)
 	bin/evaluate --model=$(DEMO) --output=$(DEMO)/evaluation
-	bin/export --model=$(DEMO)/best.keras --output=$(DEMO)/export
+	test -e $(DEMO)/export || bin/export --model=$(DEMO)/best.keras --output=$(DEMO)/export
 	bin/report $(DEMO)
 
 lint: $(STAMP)
@@ -45,4 +45,5 @@ test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist=worksteal
 
 clean:
-	rm -rf $(VENV) $(DEMO)
+	rm -rf $(VENV)
+	test ! -e $(DEMO)/config.json || rm -rf $(DEMO)

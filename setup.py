@@ -34,7 +34,7 @@ setup(
         "jsonschema>=4.18",
         "lazy_loader>=0.4",
         "numpy>=1.26",
-        "scipy>=1.11",
+        "scipy>=1.11.1",
         # Independent attacks to check ours against; imported only when asked for.
         "cleverhans>=4.0",
     ],
@@ -43,7 +43,7 @@ setup(
         # Some benchmarks and comparisons also use PyTorch, if it is installed; see docs/attacks.md.
         "test": [
             "pytest>=8",
-            "pytest-xdist>=3.6",
+            "pytest-xdist>=3.6.1",
             "ruff>=0.6",
             "mypy>=1.11",
             "import-linter>=2",
@@ -52,10 +52,10 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "athe-tf-train=athe_tf.programs.train:main",
-            "athe-tf-evaluate=athe_tf.programs.evaluate:main",
-            "athe-tf-export=athe_tf.programs.export:main",
-            "athe-tf-report=athe_tf.programs.report:main",
+            "athe-tf-train=athe_tf.programs.start:train",
+            "athe-tf-evaluate=athe_tf.programs.start:evaluate",
+            "athe-tf-export=athe_tf.programs.start:export",
+            "athe-tf-report=athe_tf.programs.start:report",
         ]
     },
 )

@@ -7,8 +7,15 @@ import keras
 import tensorflow as tf
 
 from athe_tf.utils.errors import check
+from athe_tf.utils.graph_checks import checked_labels
 
-__all__ = ["MarginCrossentropy", "kl_divergence", "logit_pairing", "margin_crossentropy"]
+__all__ = [
+    "MarginCrossentropy",
+    "kl_divergence",
+    "logit_pairing",
+    "margin_crossentropy",
+    "prediction_crossentropy",
+]
 
 SMALLEST_SQUARED_LENGTH = 1e-24
 
@@ -22,6 +29,9 @@ def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: flo
     >>> athe_tf.losses.margin_crossentropy(np.array([0]), logits, shift=3.0).numpy().round(4)
     array([0.6931], dtype=float32)
 
+    A label outside of `[0, L)` is an error; in a function compiled by XLA, which has no assertions, its loss
+    is NaN.
+
     Args:
         labels: Integer labels `[N]`.
         logits: `[N, L]`.
@@ -29,6 +39,15 @@ def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: flo
         label_smoothing: Probability taken from the true class and distributed over all `L` classes.
             Defaults to 0.
     """
+    classes = logits.shape[-1]
+    labels = checked_labels(labels, classes)
+    losses = crossentropy_of_classes(labels, logits, shift, label_smoothing)
+    valid = (labels >= 0) & (labels < classes)
+    return tf.where(valid, losses, tf.constant(float("nan"), losses.dtype))
+
+
+def crossentropy_of_classes(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> tf.Tensor:
+    """`margin_crossentropy` of labels that were checked before: those outside of `[0, L)` have no loss."""
     classes = logits.shape[-1]
     target = tf.one_hot(labels, classes, dtype=logits.dtype)
     # The one-hot form is twice differentiable; the sparse kernel was not for years (tensorflow#31700).
@@ -56,6 +75,24 @@ def kl_divergence(reference_logits, logits) -> tf.Tensor:
     """
     log_p = tf.nn.log_softmax(reference_logits)
     return tf.reduce_sum(tf.exp(log_p) * (log_p - tf.nn.log_softmax(logits)), axis=-1)
+
+
+def prediction_crossentropy(reference_logits, logits) -> tf.Tensor:
+    """`-sum of softmax(reference) * log softmax(logits)`; one value per example.
+
+    It is `kl_divergence` plus the entropy of the reference.
+
+    Example:
+
+    >>> logits = np.array([[1.0, 1.0]], "float32")
+    >>> athe_tf.losses.prediction_crossentropy(logits, logits).numpy().round(4)
+    array([0.6931], dtype=float32)
+
+    Args:
+        reference_logits: `[N, L]`.
+        logits: `[N, L]`.
+    """
+    return -tf.reduce_sum(tf.nn.softmax(reference_logits) * tf.nn.log_softmax(logits), axis=-1)
 
 
 def logit_pairing(logits, other_logits, form: str = "mse") -> tf.Tensor:
@@ -125,7 +162,12 @@ class MarginCrossentropy(keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def call(self, y_true, y_pred):
-        labels = tf.reshape(tf.cast(y_true, tf.int32), tf.shape(y_pred)[:-1])
+        check(
+            y_true.shape.rank != y_pred.shape.rank or y_true.shape[-1] in (1, None),
+            f"Expected labels as integers of shape [batch]. Received: the shape {y_true.shape}. Take the "
+            "argmax of one-hot labels.",
+        )
+        labels = tf.reshape(y_true, tf.shape(y_pred)[:-1])
         return margin_crossentropy(labels, y_pred, self.scale * self.margin, self.label_smoothing)
 
     def get_config(self):

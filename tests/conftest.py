@@ -4,6 +4,11 @@ Side by side, each of pytest-xdist's workers has a core of its own: they would o
 """
 
 import os
+import signal
+
+# A shell ignores Ctrl+C for what it runs in the background; the programs under test must not inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 worker = os.environ.get("PYTEST_XDIST_WORKER")
 if worker is not None and hasattr(os, "sched_setaffinity"):

@@ -152,6 +152,22 @@ def refused(distribution):
     return {"refused": "nothing"}
 
 
+def wrong_values(distribution):
+    """The message for a batch whose second half, that of the second replica, is in 0..255."""
+    trainer = make_trainer("pgd_at", distribution)
+    x, y = tiny_batch(16)
+    x[8:] *= 255
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16, drop_remainder=True)
+    found = {}
+    for name in ("fit", "evaluate"):
+        try:
+            getattr(trainer, name)(data, verbose=0)
+            found[f"wrong_values/{name}"] = "nothing"
+        except InputError as error:
+            found[f"wrong_values/{name}"] = str(error)
+    return found
+
+
 def memory(distribution):
     """Bytes of a set of images, and by how much the process grew when two replicas read it."""
     images = np.full([120_000, 32, 32, 1], 7, "uint8")
@@ -211,6 +227,7 @@ def main() -> None:
         | runs(distributions)
         | uneven(distributions)
         | refused(two)
+        | wrong_values(two)
     )
     found |= memory(two) | evaluation(["CPU:0", "CPU:1"])
     np.savez(sys.argv[1], **found)

@@ -5,6 +5,8 @@ import json
 
 import numpy as np
 
+from athe_tf.utils.digests import file_digest
+
 CLASSES, IMAGES = 10, 500
 CONFIG = {
     "format": 2,
@@ -50,7 +52,7 @@ def write_evaluation(folder, data, config=None, metrics=False, examples=None):
     out.mkdir(parents=True)
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
-        data = {**data, "run": str(folder)}
+        data = {**data, "run": "..", "run_digest": file_digest(folder / "config.json")}
     if metrics:
         (folder / "metrics.csv").write_text(metrics_csv())
         (folder / "best.json").write_text(json.dumps({"value": 0.648, "epoch": 16}))

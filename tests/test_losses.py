@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import CosineDense, InputError, MarginCrossentropy
-from athe_tf.losses import kl_divergence, margin_crossentropy
+from athe_tf.losses import kl_divergence, margin_crossentropy, prediction_crossentropy
 
 # log(1 + (L-1) exp(-s (L/(L-1) - m))): the least loss that unit vectors allow (NormFace's bound),
 # reached by the simplex. Values of spec/training.md 2.4.
@@ -77,6 +77,15 @@ def test_kl_equals_numpy_and_vanishes_for_equal_predictions():
     np.testing.assert_allclose(kl_divergence(a, a), 0.0, atol=1e-14)
 
 
+def test_cross_entropy_of_predictions_is_kl_plus_the_entropy_of_the_reference():
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(size=(2, 5, 4))
+    p = np.exp(one) / np.exp(one).sum(1, keepdims=True)
+    entropy = -(p * np.log(p)).sum(1)
+    found = prediction_crossentropy(one, other)
+    np.testing.assert_allclose(found, kl_divergence(one, other) + entropy, rtol=1e-12)
+
+
 def test_kl_and_its_gradients_are_finite_when_the_softmax_underflows():
     reference = tf.constant([[500.0, 0.0, -500.0]])
     logits = tf.constant([[-500.0, 0.0, 500.0]])
@@ -97,3 +106,23 @@ def test_loss_round_trips_through_its_config():
 def test_impossible_arguments_are_refused(kwargs):
     with pytest.raises(InputError, match=next(iter(kwargs))):
         MarginCrossentropy(**kwargs)
+
+
+@pytest.mark.parametrize("label", [3.0, -1.0, np.nan, 0.5])
+@pytest.mark.parametrize("eager", [True, False])
+def test_a_label_outside_the_classes_is_an_error(label, eager):
+    loss = MarginCrossentropy()
+    call = loss if eager else tf.function(loss)
+    with pytest.raises((InputError, tf.errors.InvalidArgumentError), match="integers in 0..2 with 3 classes"):
+        call(tf.constant([0.0, label]), tf.zeros([2, 3]))
+
+
+def test_where_xla_drops_assertions_the_loss_of_a_wrong_label_is_not_a_number():
+    loss = tf.function(margin_crossentropy, jit_compile=True)
+    values = loss(tf.constant([1, 3, -1]), tf.zeros([3, 3])).numpy()
+    np.testing.assert_allclose(values, [np.log(3), np.nan, np.nan], rtol=1e-6)
+
+
+def test_one_hot_labels_get_a_remedy():
+    with pytest.raises(InputError, match=r"shape \(2, 3\). Take the argmax of one-hot labels"):
+        MarginCrossentropy()(np.eye(3, dtype="float32")[:2], np.zeros([2, 3], "float32"))

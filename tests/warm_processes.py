@@ -51,6 +51,10 @@ class WarmProcess:
         """SIGKILL."""
         self._process.kill()
 
+    def signal(self, number: int) -> None:
+        """Any signal."""
+        os.kill(self._process.pid, number)
+
     def wait(self, timeout=None) -> int:
         """The exit code, once there is one."""
         self._process.join(timeout)

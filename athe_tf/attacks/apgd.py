@@ -195,6 +195,7 @@ class APGDDLR(APGD):
     """
 
     name = "apgd-dlr"
+    depends_on_scale = False
 
     def __init__(self, epsilon, norm="linf", *, loss="dlr", **kwargs):
         super().__init__(epsilon, norm, loss=loss, targeted=False, **kwargs)
@@ -239,6 +240,7 @@ class APGDT(TargetRounds, APGD):
     """
 
     name = "apgd-t"
+    depends_on_scale = False
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int = 9, **kwargs):
         super().__init__(

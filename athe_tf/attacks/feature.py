@@ -42,7 +42,7 @@ class FeatureAttack(PGD):
     Args:
         epsilon: Radius of the ball, in pixels of [0, 1].
         norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
-        n_targets: Number of targets that are drawn for an image. Defaults to 200.
+        n_targets: Number of targets that are drawn for an image. Defaults to 500.
         pool: `(images, labels)` to draw from. By default the images that are attacked, as the reference
             does; give one to make the result for an image independent of the other images.
         steps: Defaults to 50.
@@ -54,11 +54,13 @@ class FeatureAttack(PGD):
     """
 
     name = "feature"
+    # Its loss compares features.
+    depends_on_scale = False
     default_steps = 50
     epsilon_per_step = 8
     compares_margins = True
 
-    def __init__(self, epsilon, norm="linf", *, n_targets: int = 200, pool=None, **kwargs):
+    def __init__(self, epsilon, norm="linf", *, n_targets: int = 500, pool=None, **kwargs):
         super().__init__(epsilon, norm, loss=losses.feature, targeted=False, **kwargs)
         check_at_least(1, n_targets=n_targets)
         self.n_targets = int(n_targets)

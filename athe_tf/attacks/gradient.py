@@ -293,6 +293,7 @@ class CWLinf(PGD):
     """
 
     name = "cw-linf"
+    depends_on_scale = False
 
     def __init__(self, epsilon, norm="linf", *, loss="margin", **kwargs):
         super().__init__(epsilon, norm, loss=loss, **kwargs)

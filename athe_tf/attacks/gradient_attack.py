@@ -8,6 +8,7 @@ from athe_tf.attacks.engine.gradients import best_round
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.options import AttackOptions
 from athe_tf.utils import rng
+from athe_tf.utils.choices import check_logit_scale
 from athe_tf.utils.options import check_option
 
 
@@ -28,6 +29,7 @@ class GradientAttack(Attack):
         targeted: Take `y` as the classes to reach.
     """
 
+    depends_on_scale = True
     #: The m of the loss `"he"`.
     margin = 0.0
     #: Compare rounds by their margins in training, for attacks whose losses differ from round to round.
@@ -36,7 +38,7 @@ class GradientAttack(Attack):
     def __init__(self, epsilon, norm, loss, logit_scale, restarts: int, targeted: bool):
         super().__init__(epsilon, norm, targeted)
         check_option(AttackOptions, "restarts", restarts)
-        losses.check_logit_scale(logit_scale)
+        check_logit_scale(logit_scale)
         self.loss = loss
         self.loss_function = losses.get(loss) if isinstance(loss, str) else loss
         self.logit_scale = logit_scale

@@ -6,8 +6,8 @@ the clean logits for `kl`. A targeted attack maximizes the negative of a loss to
 
 import tensorflow as tf
 
-from athe_tf.losses import kl_divergence, margin_crossentropy
-from athe_tf.utils.errors import InputError, check
+from athe_tf.losses import crossentropy_of_classes, kl_divergence
+from athe_tf.utils.errors import InputError
 from athe_tf.utils.registry import unknown_name
 
 # Far below any logit, far above the float32 range in which margins would lose digits.
@@ -31,7 +31,7 @@ def best_other(logits, labels):
 
 def ce(logits, labels, reference=None):
     """Cross-entropy."""
-    return margin_crossentropy(labels, logits)
+    return crossentropy_of_classes(labels, logits)
 
 
 def margin(logits, labels, reference=None):
@@ -68,7 +68,7 @@ def kl(logits, labels, reference):
 
 def he(logits, labels, reference=None, shift=0.0):
     """The hypersphere-embedding training loss (Eq. 6) as an attack; `shift` is scale times margin."""
-    return margin_crossentropy(labels, logits, shift)
+    return crossentropy_of_classes(labels, logits, shift)
 
 
 def feature(features, labels, targets):
@@ -91,13 +91,6 @@ def get(name: str):
     if name not in LOSSES:
         raise unknown_name("attack loss", name, LOSSES)
     return LOSSES[name]
-
-
-def check_logit_scale(logit_scale) -> None:
-    """Raises `InputError` unless `logit_scale` is `"model"` or a positive number."""
-    valid = logit_scale == "model" or (isinstance(logit_scale, (int, float)) and logit_scale > 0)
-    found = f"Received: logit_scale={logit_scale!r}."
-    check(valid, f"Invalid `logit_scale`. Expected 'model' or a positive number. {found}")
 
 
 def scale_factor(logit_scale, victim):

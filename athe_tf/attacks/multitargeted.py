@@ -32,6 +32,7 @@ class MultiTargeted(TargetRounds, PGD):
     """
 
     name = "multitargeted"
+    depends_on_scale = False
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int | None = None, **kwargs):
         super().__init__(epsilon, norm, n_targets=n_targets, loss=losses.gap, targeted=False, **kwargs)

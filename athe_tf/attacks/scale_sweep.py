@@ -33,6 +33,8 @@ class ScaleSweepPGD(PGD):
     """
 
     name = "pgd-scale-sweep"
+    # It has scales of its own.
+    depends_on_scale = False
     compares_margins = True
 
     def __init__(self, epsilon, norm="linf", *, scales=SCALES, **kwargs):

@@ -48,8 +48,8 @@ class Square(BlackBoxAttack):
     Args:
         epsilon: Radius of the ball, in pixels of [0, 1].
         norm: `"linf"` (default), `"l2"` or `"l1"`.
-        n_queries: Largest number of queries per image in one restart: the clean one, the start, the
-            iterations; the number in `"square-5000"`. Defaults to 5000.
+        n_queries: Iterations of one restart, one query per image each, as AutoAttack counts; the number in
+            `"square-5000"`. The clean image and the start take one query each on top. Defaults to 5000.
         p_init: Share of the image that the first windows cover. Defaults to 0.8, as in AutoAttack.
         rescale_schedule: Rescale the schedule, which is made for 10,000 iterations, to `n_queries`. Defaults
             to `False`, as in AutoAttack.
@@ -79,7 +79,7 @@ class Square(BlackBoxAttack):
         super().__init__(epsilon, norm, targeted)
         check(0 < p_init <= 1, f"`p_init` must lie in (0, 1]. Received: p_init={p_init}.")
         check_at_least(1, restarts=restarts)
-        self.n_queries = query_budget(n_queries, least=2)
+        self.n_queries = query_budget(n_queries, least=1)
         self.p_init = p_init
         self.rescale_schedule = rescale_schedule
         self.restarts = int(restarts)
@@ -105,12 +105,12 @@ class Square(BlackBoxAttack):
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         start = moves.start(x, ids, rng.fold(seed, 0))
         state = [start, tf.fill(tf.shape(zeros), -float("inf")), zeros > 0, zeros]
-        # One query went to the clean image.
-        best, _, success, queries = shrinking_loop(body, state, [x, y, ids], self.n_queries - 1)
+        # The start is the first candidate.
+        best, _, success, queries = shrinking_loop(body, state, [x, y, ids], self.n_queries + 1)
         return best, success, queries
 
     def round_passes(self, victim: Victim) -> float:
-        return float(self.n_queries)
+        return float(self.n_queries + 2)
 
     def stage(self, iteration):
         """How many times the area of the windows has been halved."""

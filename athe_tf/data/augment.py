@@ -59,6 +59,11 @@ def pad_crop(images, seed, ids, *, padding=None, mode="zero"):
     return tf.gather(tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)
 
 
+def reflect_crop_flip(images, seed, ids, *, padding=None):
+    """`pad_crop_flip` with reflected borders, as Rice et al. and LLR train on CIFAR."""
+    return pad_crop_flip(images, seed, ids, padding=padding, mode="reflect")
+
+
 def pad_crop_flip(images, seed, ids, *, padding=None, mode="zero"):
     """`pad_crop`, then `flip`: the augmentation of nearly every CIFAR paper."""
     return flip(pad_crop(images, seed, ids, padding=padding, mode=mode), seed, ids)

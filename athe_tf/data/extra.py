@@ -17,6 +17,7 @@ from athe_tf.data.images import ImageSet, as_float
 from athe_tf.data.mixed import MixedSet
 from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS
 from athe_tf.data.splits import Splits
+from athe_tf.utils.archives import Archive
 from athe_tf.utils.errors import InputError
 
 
@@ -40,10 +41,10 @@ def with_extra(
             labels of the file. Defaults to `None`: use the labels of the file.
     """
     npz.check_extra_file(path, labels_by is not None)
-    with npz.open_archive(path) as archive:
-        images = npz.read_member(archive, EXTRA_IMAGES, path)
+    with Archive(path) as archive:
+        images = archive.read(EXTRA_IMAGES)
         if labels_by is None:
-            labels = npz.read_member(archive, EXTRA_LABELS, path)
+            labels = archive.read(EXTRA_LABELS)
     validate.check_images(images, EXTRA_IMAGES)
     if labels_by is not None:
         labels = predictions(labels_by, images)

@@ -22,6 +22,13 @@ def load(name: str, validation_size: int | None = None, image_size: int | None =
     folder = pathlib.Path(name.removeprefix("folder:")).expanduser()
     classes = check_folder(folder)
     files = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
+    first = next(iter(files))
+    empty = sorted(set(range(len(classes))) - {label for _, label in files[first]})
+    check(
+        not empty,
+        f"Some classes of '{name}' have no images in `{first}`: {[classes[label] for label in empty[:5]]}. "
+        "Add images, or remove the folders.",
+    )
     paths = [path for part in files.values() for path, _ in part]
     images = _stacked(name, paths, _decoded(name, paths, image_size))
     parts, start = {}, 0
@@ -58,6 +65,11 @@ def _decoded(name, paths, image_size) -> list[np.ndarray]:
         raise InputError(
             f"The file {paths[len(images)]} is not a PNG or JPEG image, or it is truncated. "
             "Remove it, or save it again."
+        ) from error
+    except tf.errors.OpError as error:
+        raise InputError(
+            f"The file {paths[len(images)]} cannot be read: {type(error).__name__}. Remove it, or change its "
+            "permissions."
         ) from error
     return images
 

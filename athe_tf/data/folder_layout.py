@@ -9,17 +9,20 @@ for a set that is used for testing only. Files are PNG or JPEG; others are ignor
 
 import pathlib
 
-from athe_tf.utils.errors import check
+from athe_tf.data.image_headers import check_image_size
+from athe_tf.utils.errors import InputError, check
 
 PARTS = ("train", "validation", "test")
 SUFFIXES = (".jpeg", ".jpg", ".png")
+# Folders that archive programs and file servers leave beside the classes.
+_NOT_CLASSES = ("__MACOSX", "@eaDir")
 
 
 def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
     """The names of the classes; raises `InputError` unless `path` has the folders of a data set."""
     folder = pathlib.Path(path).expanduser()
     check(
-        folder.is_dir(),
+        _is_folder(folder),
         "No such folder of images. Expected one with train/CLASS/*.png and test/CLASS/*.png, or .jpg. "
         f"Received: folder:{folder}.",
     )
@@ -45,8 +48,32 @@ def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
     return tuple(classes)
 
 
+def _is_folder(path: pathlib.Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError) as error:
+        raise InputError(f"The folder '{path}' cannot be opened: {error}.") from error
+
+
 def _subfolders(folder) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    names = [entry.name for entry in _entries(folder) if entry.is_dir()]
+    return sorted(name for name in names if name[0] != "." and name not in _NOT_CLASSES)
+
+
+def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What is in a folder, by name; names must be text, because reports print those of classes."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(
+            f"The folder {folder} cannot be read: {error.strerror}. Change its permissions."
+        ) from error
+    for entry in entries:
+        try:
+            entry.name.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"The name of {str(entry)!a} is not UTF-8. Rename it.") from error
+    return entries
 
 
 def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[tuple[pathlib.Path, int]]:
@@ -55,7 +82,7 @@ def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[tuple[pa
         (path, label)
         for label, name in enumerate(classes)
         if (folder / name).is_dir()
-        for path in sorted((folder / name).iterdir())
+        for path in _entries(folder / name)
         if path.suffix.lower() in SUFFIXES and path.name[0] != "."
     ]
     check(
@@ -63,4 +90,8 @@ def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[tuple[pa
         f"There are no images in {folder}. Expected files that end with one of {list(SUFFIXES)} in the "
         "folders of the classes.",
     )
+    for path, _ in pairs:
+        # A folder, a link to nothing, or a pipe, which would be waited for.
+        check(path.is_file(), f"{path} is named like an image, but is not a file. Remove or rename it.")
+        check_image_size(path)
     return pairs

@@ -8,6 +8,7 @@ import tensorflow as tf
 from athe_tf.data import validate
 from athe_tf.data.source import ImageSource, to_float, with_options, without_autograph
 from athe_tf.utils import rng
+from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check_integer
 
 # The stream of random numbers that decides the order; `augment` uses others.
@@ -70,6 +71,10 @@ class ImageSet(ImageSource):
         starts = tf.data.Dataset.range(0, len(self), batch_size)
         dataset = starts.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
+
+    def fingerprint(self) -> str:
+        """The number of images, and a digest of all images and labels."""
+        return f"{len(self)} images, digest {array_digest(self.images, self.labels)}"
 
     @functools.cached_property
     def _tensors(self):

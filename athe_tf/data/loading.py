@@ -26,7 +26,8 @@ def load(
     Args:
         name: `"digits"`, `"npz:PATH"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own default. A set that is
-            not there is downloaded.
+            not there is downloaded. Use only folders that you trust: their files name Python classes, of
+            which only TFDS' own features are loaded.
         validation_size: Number of training images to hold out for validation. Defaults to a tenth of
             them, at most 1,000; with 0, `validation` is `None`. Sets that have their own validation
             images use those.

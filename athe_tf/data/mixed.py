@@ -60,6 +60,10 @@ class MixedSet(ImageSource):
         """The set's own images and labels."""
         return self.own.arrays(max_examples)
 
+    def fingerprint(self) -> str:
+        """Those of both sets, and the fraction."""
+        return f"{self.own.fingerprint()}, and {self.fraction:g} extra of {self.extra.fingerprint()}"
+
     def stream(
         self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)
     ) -> tf.data.Dataset:

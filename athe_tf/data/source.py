@@ -15,8 +15,8 @@ class ImageSource:
     """Base class of `ImageSet`, `StreamedSet` and `MixedSet`.
 
     `stream` is implemented here. A subclass implements `_shuffled` (which examples an epoch reads, in which
-    order, as batches of small keys), `_read` (the images and labels of such a batch), `batches`, `arrays` and
-    a length.
+    order, as batches of small keys), `_read` (the images and labels of such a batch), `batches`, `arrays`,
+    `fingerprint` and a length.
 
     Example:
 
@@ -40,6 +40,16 @@ class ImageSource:
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """A short text that is another one for other images or labels.
+
+        Example:
+
+        >>> athe_tf.data.load("digits").validation.fingerprint()[:10]
+        '200 images'
+        """
         raise NotImplementedError
 
     def _shuffled(self, key, batch_size, skipped):

@@ -1,5 +1,6 @@
 """Images on disk, for sets that do not fit in memory."""
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,7 +11,9 @@ from athe_tf.data import validate
 from athe_tf.data.resize import central_square
 from athe_tf.data.source import ImageSource, to_float, with_options
 from athe_tf.utils import rng
+from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import check, check_integer
+from athe_tf.utils.graph_checks import checked_labels, readable_errors
 
 # The streams of random numbers that decide the order of files and of records in a window.
 _FILES, _WINDOW = 0, 3
@@ -36,8 +39,9 @@ class StreamedSet(ImageSource):
 
     An epoch reads the files in a shuffled order, several at a time, and shuffles the records in windows of
     `window` records, all as a function of (seed, epoch). With `start_step`, the skipped records of an epoch
-    are read but not decoded. Labels are checked as they are read: one out of range stops `stream` and
-    `batches` with TensorFlow's `InvalidArgumentError`.
+    are read but not decoded. Labels and the number of records are checked as they are read: a label out of
+    range stops `stream` and `batches` with TensorFlow's `InvalidArgumentError`, a file that is too short with
+    its `FailedPreconditionError`. The frameworks of `athe_tf.training` raise both as `InputError`.
 
     Example:
 
@@ -95,7 +99,8 @@ class StreamedSet(ImageSource):
             "Received: max_examples=None. Give `max_examples`, or use `batches`.",
         )
         batches = self._in_order(256, max_examples).as_numpy_iterator()
-        images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        with readable_errors():
+            images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         validate.check_labels(labels, len(labels))
         validate.check_range(labels, self.num_classes)
         return images, labels.astype(np.int64)
@@ -109,6 +114,14 @@ class StreamedSet(ImageSource):
         check_integer("batch_size", batch_size, 1)
         dataset = self._in_order(batch_size, len(self)).map(self._checked)
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
+
+    def fingerprint(self) -> str:
+        """The numbers of images and files, and a digest of the files' names, sizes and record counts."""
+        lines = [
+            f"{os.path.basename(path)} {tf.io.gfile.stat(path).length} {skip} {take}\n"
+            for path, skip, take in zip(*self._files, strict=True)
+        ]
+        return f"{len(self)} images in {len(lines)} files, digest {text_digest(''.join(lines))}"
 
     def _in_order(self, batch_size, count):
         order = tf.range(len(self._files.paths))
@@ -133,6 +146,8 @@ class StreamedSet(ImageSource):
 
         def read_file(path, skip, take, first):
             records = tf.data.TFRecordDataset(path).skip(skip).take(take)
+            # A file with fewer records is an error, and not a smaller epoch.
+            records = records.apply(tf.data.experimental.assert_cardinality(take))
             return tf.data.Dataset.zip((tf.data.Dataset.range(first, first + take), records))
 
         return files.interleave(
@@ -172,7 +187,4 @@ class StreamedSet(ImageSource):
 
     def _checked(self, images, labels):
         """The same images and labels; fails on a label outside of `[0, num_classes)`."""
-        message = f"Labels must lie in 0..{self.num_classes - 1} with {self.num_classes} classes."
-        in_range = tf.reduce_all((labels >= 0) & (labels < self.num_classes))
-        with tf.control_dependencies([tf.debugging.Assert(in_range, [message, labels])]):
-            return images, tf.identity(labels)
+        return images, checked_labels(labels, self.num_classes)

@@ -1,7 +1,9 @@
 """Any image classification set of TensorFlow Datasets, by its name."""
 
+import contextlib
 import os
 import pathlib
+import re
 import socket
 import urllib.parse
 
@@ -13,6 +15,7 @@ from athe_tf.data.names import base_name, unknown_data_set
 from athe_tf.data.resize import central_square
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, held_out_size
 from athe_tf.data.streamed import Files, StreamedSet
+from athe_tf.data.tfds_files import check_features
 from athe_tf.utils.errors import InputError, check
 
 # Sets whose decoded images need less than this are kept in memory.
@@ -45,6 +48,11 @@ def load(
     keys = _keys(name, builder)
     image_shape = _image_shape(name, builder.info.features[keys[0]], image_size)
     _prepare(name, builder)
+    with _reading(name, builder):
+        return _load(name, builder, keys, image_shape, validation_size, image_size)
+
+
+def _load(name, builder, keys, image_shape, validation_size, image_size):
     parts = _parts(name, builder, keys)
     label = builder.info.features[keys[1]]
     facts = {
@@ -60,6 +68,7 @@ def load(
 
 
 def _builder(name, data_dir):
+    check_features(data_dir or tfds.core.constants.DATA_DIR, base_name(name))
     try:
         return tfds.builder(name, data_dir=data_dir)
     except tfds.core.DatasetNotFoundError as error:
@@ -68,6 +77,28 @@ def _builder(name, data_dir):
     except (ValueError, AssertionError) as error:
         # An unknown configuration or version; TFDS names the ones there are.
         raise InputError(f"TensorFlow Datasets cannot make '{name}'. {error}") from error
+    # Damaged metadata make TFDS and protobuf raise errors of many kinds.
+    except Exception as error:
+        raise _damaged(name, data_dir, error) from error
+
+
+def _damaged(name, folder, error) -> InputError:
+    # TensorFlow begins with the name of a node.
+    lines = re.sub(r"^\{\{.*?\}\}\s*", "", str(error).strip()).splitlines()
+    reason = f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
+    return InputError(
+        f"The files of the data set '{name}' in {folder} cannot be read ({reason}). They may be incomplete "
+        "or damaged: prepare or copy the set again."
+    )
+
+
+@contextlib.contextmanager
+def _reading(name, builder):
+    """A context in which damaged or missing records raise `InputError`."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise _damaged(name, builder.data_dir, error) from error
 
 
 def _keys(name, builder):
@@ -176,7 +207,12 @@ def _read_all(builder, split, keys, image_shape, image_size):
     for x, y in dataset.batch(1024).prefetch(1):
         images[done : done + len(x)], labels[done : done + len(x)] = x, y
         done += len(x)
-    return images[:done], labels[:done]
+    check(
+        done == count,
+        f"The split '{split}' of '{builder.name}' in {builder.data_dir} has {done} records, and its metadata "
+        f"say {count}. Prepare or copy the set again.",
+    )
+    return images, labels
 
 
 def _streamed(
@@ -212,6 +248,11 @@ def _streamed_set(builder, split, keys, image_shape, image_size, num_classes):
         example = features.deserialize_example(record, decoders=skip)
         return example[keys[0]], example[keys[1]]
 
+    for file in instructions:
+        check(
+            tf.io.gfile.exists(str(file.filename)),
+            f"The file {file.filename} of the data set is missing. Prepare or copy the set again.",
+        )
     files = Files(
         paths=[str(file.filename) for file in instructions],
         skip=[file.skip for file in instructions],

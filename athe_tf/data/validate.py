@@ -3,26 +3,41 @@
 import numpy as np
 
 from athe_tf.utils.errors import check
+from athe_tf.utils.image_range import out_of_range
+
+# Numbers of channels: gray, color, color and transparency.
+COLORS = (1, 3, 4)
 
 
 def check_images(images, name="images") -> None:
     """Raises `InputError` unless `images` are `[N, H, W, C]`, uint8 or float in [0, 1], and not empty."""
-    check(
-        images.ndim == 4, f"Invalid shape of `{name}`. Expected [N, H, W, C]. Received: shape={images.shape}."
-    )
-    check(images.size > 0, f"The set `{name}` is empty. Received: shape={images.shape}.")
+    check_image_type(images.shape, images.dtype, name)
     if images.dtype == np.uint8:
+        check(
+            images.max() != 1,
+            f"The images of `{name}` are uint8 and contain nothing but 0 and 1, which is nearly black. "
+            "Expected 0..255. If floats in [0, 1] were cast to uint8, save the floats; multiply masks by "
+            "255.",
+        )
         return
-    check(
-        np.issubdtype(images.dtype, np.floating),
-        f"Invalid dtype of `{name}`. Expected uint8, or floats in [0, 1]. Received: dtype={images.dtype}.",
-    )
     low, high = images.min(), images.max()
     # A NaN is in neither interval: the comparison is False.
+    if not (low >= 0 and high <= 1):
+        raise out_of_range(low, high, f" in `{name}`")
+
+
+def check_image_type(shape, dtype, name="images") -> None:
+    """Raises `InputError` unless an array of this shape and dtype can be images."""
+    check(len(shape) == 4, f"Invalid shape of `{name}`. Expected [N, H, W, C]. Received: shape={shape}.")
+    check(0 not in shape, f"The set `{name}` is empty. Received: shape={shape}.")
     check(
-        bool(low >= 0 and high <= 1),
-        f"Images must lie in [0, 1]. Received: min={low:.3g}, max={high:.3g} in `{name}`. "
-        "Put the normalisation inside the model: athe_tf.models does it for you.",
+        not (shape[1] in COLORS and shape[3] > max(COLORS)),
+        f"The images of `{name}` have their channels first. Expected [N, H, W, C]. Received: shape={shape}. "
+        "Move them to the end with `images.transpose(0, 2, 3, 1)`.",
+    )
+    check(
+        dtype == np.uint8 or np.issubdtype(dtype, np.floating),
+        f"Invalid dtype of `{name}`. Expected uint8, or floats in [0, 1]. Received: dtype={dtype}.",
     )
 
 
@@ -56,7 +71,8 @@ def check_range(labels, num_classes, name="labels") -> None:
 def count_classes(labels, name="labels") -> int:
     """The number of classes L of training labels, which have to be 0..L-1 without a gap."""
     present = np.unique(labels)
-    absent = np.setdiff1d(np.arange(present[-1] + 1), present)
+    # The largest label may be far too large for a list of all labels up to it.
+    absent = np.setdiff1d(np.arange(min(int(present[-1]), len(present) + 5)), present)
     check(
         len(absent) == 0,
         f"Training labels must be 0..L-1 without a gap. Received: 0..{present[-1]} without "

@@ -10,6 +10,8 @@ or from the environment of a Slurm step with one task per machine. Nothing here 
 
 import contextlib
 import dataclasses
+import errno
+import ipaddress
 import json
 import re
 import socket
@@ -21,6 +23,8 @@ from athe_tf.utils.errors import InputError, check
 EXAMPLE = (
     '\'{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, "task": {"type": "worker", "index": 0}}\''
 )
+# More machines than any cluster has.
+MOST_HOSTS = 100_000
 # Slurm assigns machines, not ports: two jobs on a machine should not use the same one.
 FIRST_PORT, PORTS = 20000, 10000
 
@@ -66,12 +70,10 @@ def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
 def from_tf_config(text: str) -> Cluster | None:
     """The cluster of a `TF_CONFIG`; `None` if it names no workers."""
     try:
-        config = json.loads(text)
-        groups = {job: list(addresses) for job, addresses in config.get("cluster", {}).items()}
-        task = config.get("task", {})
-        kind, index = task.get("type", "worker"), int(task.get("index", 0))
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _malformed(text, str(error)) from error
+        groups, kind, index = _parts(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise _malformed(text, reason) from error
     # A chief is the first of the workers under another name.
     workers = [*groups.get("chief", []), *groups.get("worker", [])]
     if not groups:
@@ -91,10 +93,28 @@ def from_tf_config(text: str) -> Cluster | None:
     return Cluster(tuple(workers), index + (len(groups.get("chief", [])) if kind == "worker" else 0))
 
 
+def _parts(text: str) -> tuple[dict[str, list], str, int]:
+    """The jobs of a `TF_CONFIG`, and type and index of its task; raises `ValueError` for other types."""
+    config = json.loads(text)
+    if not isinstance(config, dict):
+        raise ValueError("it is not a JSON object")
+    groups, task = config.get("cluster") or {}, config.get("task") or {}
+    if not isinstance(groups, dict) or not all(isinstance(group, list) for group in groups.values()):
+        raise ValueError("its cluster is not an object with lists of addresses")
+    if not isinstance(task, dict):
+        raise ValueError("its task is not an object with a type and an index")
+    kind, index = task.get("type", "worker"), task.get("index", 0)
+    if isinstance(index, str) and re.fullmatch(r"\d{1,9}", index):  # as some schedulers write it
+        index = int(index)
+    if not isinstance(kind, str) or not isinstance(index, int) or isinstance(index, bool):
+        raise ValueError(f"its task has type {kind!r} and index {index!r}, not a text and a whole number")
+    return groups, kind, index
+
+
 def _malformed(text: str, why: str) -> InputError:
     return InputError(
         f"The environment variable TF_CONFIG is invalid: {why}. Expected, for example: {EXAMPLE}. "
-        f"Received: {text}"
+        f"Received: {text[:500]}"
     )
 
 
@@ -136,6 +156,8 @@ def expand_hosts(text: str) -> list[str]:
         before, ranges, after = match.groups()
         for part in ranges.split(","):
             low, _, high = part.partition("-")
+            if int(high or low) - int(low) > MOST_HOSTS:
+                raise ValueError(f"'{part}' names more than {MOST_HOSTS} hosts")
             numbers = range(int(low), int(high or low) + 1)
             hosts.extend(
                 host for number in numbers for host in expand_hosts(f"{before}{number:0{len(low)}d}{after}")
@@ -167,10 +189,9 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _answering(address: str):
-    port = address.rpartition(":")[2]
+    host, _, port = address.rpartition(":")
     try:
-        # On all interfaces, as TensorFlow's own server does: a host name may have several.
-        server = socket.create_server(("", int(port)), backlog=128)
+        server = _listen(host, int(port))
     except (OSError, OverflowError) as error:
         raise InputError(
             f"This worker cannot listen at its own address {address}: {error}. Is another run using the "
@@ -178,6 +199,24 @@ def _answering(address: str):
         ) from error
     with server:
         yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A server at a numeric address of this machine; else on all interfaces.
+
+    A host name may mean several interfaces, or the loopback one on the machine itself, and an address may
+    belong to a router in front of the machine.
+    """
+    try:
+        own = str(ipaddress.IPv4Address(host))
+    except ValueError:
+        return socket.create_server(("", port), backlog=128)
+    try:
+        return socket.create_server((own, port), backlog=128)
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return socket.create_server(("", port), backlog=128)
 
 
 def _answers(address: str) -> bool:

@@ -7,12 +7,9 @@ from athe_tf import attacks as attack_names
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.heads import head_of
-from athe_tf.evaluation.protocols import AttackSpec
+from athe_tf.evaluation.protocols import AttackSpec, at_scale
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
-
-# The m of the hypersphere-embedding paper, if the margin of training is unknown.
-USUAL_MARGIN = 0.2
 
 
 @dataclasses.dataclass
@@ -40,7 +37,7 @@ class PlannedAttack:
         if self.attack is None:
             return
         try:
-            if self.hypersphere and head_of(victim) == "linear":
+            if self.hypersphere and head_of(victim) in ("linear", "unknown"):
                 raise NotApplicable(f"it needs a hypersphere head, and '{victim.name}' has none.")
             self.attack.check_victim(victim)
             for member in self.attack.cascade(victim):
@@ -50,7 +47,14 @@ class PlannedAttack:
 
 
 def make_plan(
-    wanted: Sequence, epsilon: float, norm: str, *, published: float | None = None, epsilons=(), margin=None
+    wanted: Sequence,
+    epsilon: float,
+    norm: str,
+    *,
+    published: float | None = None,
+    epsilons=(),
+    margin: float = 0.0,
+    logit_scale: float | str = "model",
 ) -> list[PlannedAttack]:
     """The attacks of an evaluation.
 
@@ -60,7 +64,8 @@ def make_plan(
         norm: Its norm.
         published: The radius that the step sizes of a protocol belong to.
         epsilons: Further radii. `Attack` objects keep their own.
-        margin: The margin of training, for adaptive attacks.
+        margin: The margin of training, for adaptive attacks. Defaults to 0.
+        logit_scale: The scale of the logits for attacks that have none of their own. Defaults to `"model"`.
     """
     plan = []
     for item in wanted:
@@ -71,22 +76,30 @@ def make_plan(
         if not isinstance(spec, AttackSpec):
             raise InputError(f"Expected the name of an attack or an Attack. Received: {item!r}.")
         for radius in [epsilon, *sorted(set(epsilons) - {epsilon})]:
-            label = _at(spec.label or spec.attack, radius, epsilon)
-            plan.append(_planned(spec, label, radius, norm, published, margin))
+            own = radius if spec.epsilon is None or published is None else spec.epsilon * radius / published
+            planned = _planned(spec, own, norm, published, margin, logit_scale)
+            planned.label = _at(planned.label, own, epsilon)
+            plan.append(planned)
     for planned, label in zip(plan, _distinct([planned.label for planned in plan]), strict=True):
         planned.label = label
     return plan
 
 
-def _planned(spec: AttackSpec, label: str, radius: float, norm: str, published, margin) -> PlannedAttack:
-    norms = attack_names.ATTACKS.get(attack_names.parse_name(spec.attack)[0]).norms
+def _planned(
+    spec: AttackSpec, radius: float, norm: str, published: float | None, margin: float, logit_scale
+) -> PlannedAttack:
+    attack_class = attack_names.ATTACKS.get(attack_names.parse_name(spec.attack)[0])
+    label, norms = spec.label or spec.attack, attack_class.norms
     if norm not in norms:
         return PlannedAttack(label, None, not_run=f"it exists in {', '.join(norms)} only, not in {norm}.")
     settings = dict(spec.settings)
+    if logit_scale != "model" and attack_class.depends_on_scale and "logit_scale" not in settings:
+        settings["logit_scale"] = logit_scale
+        label = at_scale(label, logit_scale)
     if spec.step_size is not None:
         settings["step_size"] = spec.step_size * (1.0 if published is None else radius / published)
     if spec.hypersphere:
-        settings["margin"] = USUAL_MARGIN if margin is None else margin
+        settings["margin"] = margin
     attack = attack_names.get(spec.attack, epsilon=radius, norm=norm, **settings)
     return PlannedAttack(label, attack, spec.limit, spec.note, spec.hypersphere)
 

@@ -30,7 +30,7 @@ class AttackRunner:
             return AttackOutcome(planned.label, None, not_run=planned.not_run)
         limit = count if planned.limit is None else min(planned.limit, count)
         settings = attack.settings() | ({"images": limit} if limit < count else {})
-        outcome = None if self.state is None else self.state.load(planned.label, settings)
+        outcome = None if self.state is None else self.state.load(planned.label, settings, limit)
         if outcome is None:
             try:
                 outcome = self._run(planned, limit, settings, (number, attacks))

@@ -1,5 +1,6 @@
 """Accuracy under common corruptions: 15 corruptions at 5 severities, and the means that papers quote."""
 
+import pathlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.data.corruptions.names import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
 from athe_tf.data.corruptions.sources import Source, open_source
+from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check
 
 # Mean error of AlexNet over the five severities of ImageNet-C (Hendrycks and Dietterich, ICLR 2019).
@@ -86,7 +88,7 @@ class _Table:
         self.victim, self.source, self.batch_size, self.cells = victim, source, batch_size, cells
         self.journal, self.progress = journal, progress
         # From a cell to `[correct, seen]`.
-        self.known: dict[str, np.ndarray] = (journal.load() if journal is not None else None) or {}
+        self.known: dict[str, np.ndarray] = {} if journal is None else _measured_before(journal)
         self.done = self.examples = 0
 
     def cell(self, name: str, severity: int) -> float:
@@ -133,6 +135,31 @@ class _Table:
             # All cells have one size, which is known after the first.
             size = max(self.examples, seen)
             self.progress(label, self.done * size + seen, self.cells * size, correct, seen)
+
+
+def _measured_before(journal: Journal) -> dict[str, np.ndarray]:
+    found = journal.load() or {}
+    for label, counts in found.items():
+        fits = counts.shape == (2,) and counts.dtype.kind == "i"
+        if not fits or not 0 <= counts[0] <= counts[1] or counts[1] < 1:
+            raise journal.damaged(f"expected two counts for '{label}', received {counts.tolist()}")
+    return found
+
+
+def source_identity(source: str, data_dir=None) -> dict:
+    """What the state of a measurement records about its source, so that other images are noticed.
+
+    Published files are known by their names, sizes and times of change: they have gigabytes.
+    """
+    if source == "generated":
+        return {"source": source}
+    if not source.startswith("folder:"):
+        place = None if data_dir is None else str(pathlib.Path(data_dir).expanduser().resolve())
+        return {"source": source, "data_dir": place}
+    folder = pathlib.Path(source.removeprefix("folder:")).expanduser()
+    files = [(path.name, path.stat()) for path in sorted(folder.glob("*.npy")) if path.is_file()]
+    listed = [f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files]
+    return {"source": source, "files": text_digest("\n".join(listed))}
 
 
 def _names(corruptions) -> list[str]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.attack_plan import PlannedAttack, make_plan
 from athe_tf.evaluation.attack_run import AttackRunner
-from athe_tf.evaluation.corruptions import evaluate_corruptions
+from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
 from athe_tf.evaluation.examples import choose_examples
+from athe_tf.evaluation.heads import head_of
 from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.loading import open_model
@@ -23,6 +24,7 @@ from athe_tf.evaluation.state_folder import StateFolder
 from athe_tf.evaluation.transferred import measure_transfer
 from athe_tf.evaluation.under_attack import adversarial_logits, describe_angles, describe_calibration
 from athe_tf.evaluation.verify import verify
+from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.threat import threat_model
 from athe_tf.utils.errors import NotApplicable, check
 
@@ -76,11 +78,17 @@ def evaluate(
     options = options or EvaluationOptions()
     chosen = _protocol(attacks, protocol)
     epsilon, norm = _threat_model(chosen, epsilon, norm, options.epsilons)
-    victim, substitutes = open_model(model), _open_substitutes(chosen, options)
+    victim = open_model(model)
+    substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
-    margin = victim.facts.get("margin") if options.margin is None else options.margin
     plan = make_plan(
-        wanted, epsilon, norm, published=chosen.epsilon, epsilons=options.epsilons, margin=margin
+        wanted,
+        epsilon,
+        norm,
+        published=chosen.epsilon,
+        epsilons=options.epsilons,
+        margin=_margin_of(victim, options),
+        logit_scale=options.logit_scale,
     )
     images, labels = read_images(data, max_examples, victim.num_classes)
     victim = logarithms(victim) if options.probabilities else victim
@@ -121,13 +129,25 @@ def _threat_model(protocol: Protocol, epsilon, norm, epsilons) -> tuple[float, s
     return epsilon, norm
 
 
-def _open_substitutes(protocol: Protocol, options: EvaluationOptions) -> dict[str, Victim]:
+def _margin_of(victim: Victim, options: EvaluationOptions) -> float:
+    """The margin of training; if it is unknown, the one that the HE paper has for the head."""
+    stated = victim.facts.get("margin") if options.margin is None else options.margin
+    return HEAD_MARGINS.get(head_of(victim), 0.0) if stated is None else float(stated)
+
+
+def _open_substitutes(protocol: Protocol, options: EvaluationOptions, name: str) -> dict[str, Victim]:
+    """The other models by name; `name` is that of the model itself."""
     check(
         len(options.substitutes) > 0 or not protocol.transfer,
         f"The protocol '{protocol.name}' needs other models to craft adversarial examples on. "
         "Received: none. Name them: EvaluationOptions(substitutes={'other': model}).",
     )
-    return {name: open_model(model) for name, model in options.substitutes.items()}
+    check(
+        name not in options.substitutes,
+        f"A substitute has the name of the model itself. Expected other names than '{name}'. Received: "
+        f"{list(options.substitutes)}. Rename the substitute, or set EvaluationOptions(name=...).",
+    )
+    return {other: open_model(model) for other, model in options.substitutes.items()}
 
 
 def _check_inputs(inputs: EvaluationInputs, protocol: Protocol, plan, options: EvaluationOptions) -> None:
@@ -168,6 +188,7 @@ def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack]
 
 def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, folder) -> dict:
     source, progress = options.corruptions or "generated", options.progress
+    identity = source_identity(source, options.data_dir)
 
     def tell(cell, done, total, correct, seen):
         if progress is not None:
@@ -181,7 +202,7 @@ def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, f
         batch_size=inputs.batch_size,
         seed=inputs.seed,
         data_dir=options.data_dir,
-        journal=None if folder is None else folder.journal("corruptions", {"source": source}),
+        journal=None if folder is None else folder.journal("corruptions", identity),
         progress=tell,
     )
 

@@ -12,7 +12,7 @@ EDGES = np.linspace(0.0, 180.0, 61)
 
 
 def head_of(victim: Victim) -> str:
-    """`"he"`, `"mhe"`, `"fn"`, `"wn"` or `"linear"`; the last if it is unknown."""
+    """`"he"`, `"mhe"`, `"fn"`, `"wn"`, `"linear"`, `"ensemble"` or `"unknown"`."""
     stated = victim.facts.get("head")
     return stated if stated is not None else head_name(victim.head)
 

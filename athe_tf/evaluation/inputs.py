@@ -7,12 +7,13 @@ import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.journal import PROBES, fingerprint
 from athe_tf.attacks.engine.model_checks import zero_gradients
+from athe_tf.attacks.engine.model_digest import identify
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.clean import CleanPredictions, predict_clean_images
 from athe_tf.evaluation.model_diagnosis import ModelDiagnosis, diagnose
+from athe_tf.utils.digests import array_digest
 
 
 @dataclasses.dataclass
@@ -62,10 +63,10 @@ class EvaluationInputs:
         ids = np.arange(len(self.images))[rows]
         known = CleanFacts(
             correct=self.clean.correct[rows],
-            logits=self.clean.logits[ids[ids < len(self.clean.logits)]],
             deterministic=self.diagnosis.deterministic,
             warnings=self.diagnosis.scale_warnings,
             zero_gradients=lambda: self.zero_gradients,
+            model=self.model_digest if kwargs.get("state") is not None else None,
         )
         x, y = self.images[rows], self.labels[rows]
         kwargs |= {"seed": self.seed, "batch_size": self.batch_size}
@@ -82,16 +83,18 @@ class EvaluationInputs:
         """The number of classes of the model."""
         return int(self.clean.logits.shape[1])
 
+    @functools.cached_property
+    def model_digest(self) -> str | None:
+        """Identifies the model; `None`, with a warning, if that is impossible."""
+        return identify(self.victim)
+
     def identity(self) -> dict:
-        """What a state on disk belongs to, except for the model."""
+        """What a state on disk belongs to."""
         return {
-            "images and labels": fingerprint(self.images, self.labels),
+            "model": self.model_digest,
+            "images and labels": array_digest(self.images, self.labels),
             "examples": len(self.images),
             "norm": self.norm,
             "epsilon": self.epsilon,
             "seed": self.seed,
         }
-
-    def first_logits(self) -> np.ndarray | None:
-        """Logits that identify the model; `None` for a randomized model."""
-        return self.clean.logits[:PROBES] if self.diagnosis.deterministic else None

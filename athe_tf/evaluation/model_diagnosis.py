@@ -123,11 +123,17 @@ def refuse_probabilities(diagnosis: ModelDiagnosis) -> None:
 
 def logarithms(victim: Victim) -> Victim:
     """A victim whose logits are the logarithms of another victim's probabilities."""
+
+    def digest():
+        found = victim.digest()
+        return None if found is None else f"logarithms of {found}"
+
     return Victim(
         lambda x: tf.math.log(tf.maximum(victim.logits(x), SMALLEST)),
         features=victim.features if victim.has_features else None,
         num_classes=victim.num_classes,
         name=victim.name,
+        digest=digest,
     )
 
 

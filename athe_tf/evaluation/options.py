@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from athe_tf.utils.choices import check_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.registry import unknown_name
@@ -38,13 +39,19 @@ class EvaluationOptions:
             published files, or the name of a data set in TensorFlow Datasets. Defaults to `None`.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
         margin: The margin that a hypersphere model was trained with, for adaptive attacks. Defaults to what
-            the model's card says, or 0.2.
+            the model's card says, or to 0.2 for the head `"he"`, 0.1 for `"mhe"` and 0 for others.
+        logit_scale: The scale of the logits for attacks whose loss depends on it: `"model"`, or a number in
+            place of a hypersphere head's scale. 1 is how the HE paper measured. Attacks of a protocol that
+            have a scale of their own keep it. Defaults to `"model"`.
         probabilities: The model ends with a softmax that cannot be removed: attack the logarithms of its
             outputs. Defaults to `False`, which refuses such a model.
         name: The name of the model in the result. Defaults to the model's own.
         dataset: The name of the data in the result.
         state: A folder that keeps the state of the evaluation. The same call, made again after an
-            interruption, resumes from there and returns the same result. Defaults to `None`.
+            interruption, resumes from there and returns the same result. The state of another model, of other
+            images or settings, or of another version of athe_tf is refused. A model that contains Python
+            functions cannot be recognized again: it is evaluated without a state, with a warning. Defaults to
+            `None`.
         progress: Called after every batch with an `EvaluationProgress`.
         finished: Called with the `AttackOutcome` of every attack as soon as it is known.
     """
@@ -55,6 +62,7 @@ class EvaluationOptions:
     corruptions: str | None = None
     data_dir: Any = None
     margin: float | None = None
+    logit_scale: float | str = "model"
     probabilities: bool = False
     name: str | None = None
     dataset: str = "data"
@@ -64,6 +72,7 @@ class EvaluationOptions:
 
     def __post_init__(self):
         check_peers(self.verify_with)
+        check_logit_scale(self.logit_scale)
         for radius in self.epsilons:
             received = f"Received: {format_number(radius)}. The clean accuracy is part of every curve."
             check(radius > 0, f"Every value of `epsilons` must be larger than 0. {received}")

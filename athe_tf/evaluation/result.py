@@ -4,6 +4,7 @@ import dataclasses
 import html
 import json
 import math
+import os
 import pathlib
 import platform
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from athe_tf.evaluation.intervals import interval_of, per_class
 from athe_tf.evaluation.text_table import text_table
+from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing, write_text
 from athe_tf.utils.number_format import format_number
@@ -146,7 +148,8 @@ class Result:
         transfer: Adversarial examples of one model, tested on others.
         settings: How the evaluation was run.
         command: The command that repeats it.
-        run: The folder of the training run.
+        run: The folder of the training run. A report shows its settings and curves as long as its
+            `config.json` stays the same.
         pictures: A few adversarial examples; the content of `examples.npz`.
     """
 
@@ -254,8 +257,13 @@ class Result:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
 
-    def to_dict(self) -> dict:
-        """The content of `evaluation.json`; a key that does not apply is absent."""
+    def to_dict(self, folder=None) -> dict:
+        """The content of `evaluation.json`; a key that does not apply is absent.
+
+        Args:
+            folder: The folder of the file; the path of the training run is relative to it. Defaults to the
+                current folder.
+        """
         attacked = [(attack.name, attack.robust) for attack in self.attacks if attack.robust is not None]
         found = {
             "format": FORMAT,
@@ -275,6 +283,7 @@ class Result:
             "warnings": self.warnings,
             **self._per_class(),
             **{name: getattr(self, name) for name in _OPTIONAL if getattr(self, name)},
+            **self._training_run(folder),
             "flags": {name: _bits(flags) for name, flags in [("clean", self.correct), *attacked]},
             "versions": _versions(),
         }
@@ -293,9 +302,19 @@ class Result:
             },
         }
 
-    def to_json(self) -> str:
-        """The text of `evaluation.json`."""
-        return json.dumps(self.to_dict(), indent=2, default=str) + "\n"
+    def _training_run(self, folder) -> dict:
+        """Where the training run is, seen from a folder, and the digest by which a reader recognizes it."""
+        if self.run is None or not (pathlib.Path(self.run) / "config.json").is_file():
+            return {}
+        place = os.path.relpath(os.path.realpath(self.run), os.path.realpath(folder or "."))
+        return {
+            "run": pathlib.Path(place).as_posix(),
+            "run_digest": file_digest(pathlib.Path(self.run) / "config.json"),
+        }
+
+    def to_json(self, folder=None) -> str:
+        """The text of `evaluation.json`; `folder` as for `to_dict`."""
+        return json.dumps(self.to_dict(folder), indent=2, default=str) + "\n"
 
     def save(self, folder) -> pathlib.Path:
         """Writes `evaluation.json` and, if adversarial examples were found, `examples.npz`.
@@ -312,7 +331,7 @@ class Result:
         path, examples = folder / "evaluation.json", folder / "examples.npz"
         check_ours(path, examples)
         try:
-            write_text(path, self.to_json())
+            write_text(path, self.to_json(folder))
             if self.pictures is not None:
                 with replacing(examples) as temporary, open(temporary, "wb") as file:
                     np.savez_compressed(file, **dict[str, Any](self.pictures))
@@ -325,7 +344,7 @@ class Result:
 
 _OPTIONAL = (
     "protocol", "curve", "checks", "calibration", "angles", "corruptions", "verify", "transfer", "settings",
-    "command", "run",
+    "command",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
     net = athe_tf.models.build("wrn-34-10", num_classes=10, head="he")     # a plain keras.Model
     net = athe_tf.models.to_hypersphere(any_keras_classifier)
     net = athe_tf.models.ensemble_of([one, other])                         # the mean of their probabilities
+    athe_tf.models.load_torch_weights(net, state)                          # a published PyTorch state dict
 
 | name | network | source |
 |---|---|---|
@@ -10,13 +11,17 @@
 | `lenet`, `lenet-W` | two 5x5 convolutions, 1024 features | MNIST of Liu et al. 2020 |
 | `wrn-D-K` | pre-activation wide ResNet, depth D = 6n + 4, K times as wide | TRADES, HE, Rice et al. |
 | `resnet18`, `resnet18-W` | post-activation ResNet with the 3x3 stem of CIFAR | Liu et al. 2020 |
-| `resnet50`, `resnet101`, `resnet152` | bottleneck ResNets with the 7x7 stem of ImageNet | LLR, FreeAT |
-| `preact_resnet18`, `preact_resnet18-W` | its pre-activation sibling | FastAT, Rice et al. |
+| `resnet50`, `resnet101`, `resnet152` | bottleneck ResNets with the 7x7 stem of ImageNet | LLR, FreeAT, HE |
+| `wide_resnet50_2`, `wide_resnet101_2` | the same, twice as wide inside the blocks | HE |
+| `resnet50_denoise`, `resnet152_denoise` | with a denoising block after each group | Xie et al. 2019 |
+| `preact_resnet18` | pre-activation ResNet18, shortcuts from the activated tensor, last BN | Rice et al. |
+| `preact_resnet18_fast` | the same, shortcuts from the block's input, no last BN | FastAT, GradAlign |
+| `preact_resnet18_nfgsm` | the same, shortcuts from the block's input, last BN | N-FGSM |
 | `vgg16`, `vgg16-W` | VGG16 with batch normalisation and one dense layer | Liu et al. 2020 |
 
 W is the width of Liu et al., in sixteenths of the standard network: `resnet18-8` has 32 to 256 channels,
-`resnet18-16` is `resnet18`. To add a model, write one file and add one line to `names.py`. Or pass
-`module:function` as the name, a function of your own: see `build`.
+`resnet18-16` is `resnet18`; pre-activation ResNets take it too. To add a model, write one file and add one
+line to `names.py`. Or pass `module:function` as the name, a function of your own: see `build`.
 """
 
 import lazy_loader

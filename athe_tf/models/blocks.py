@@ -48,8 +48,8 @@ class Blocks:
             name=name,
         )(x)
 
-    def norm(self, x, *, name: str):
-        return BatchNorm(name=name)(x)
+    def norm(self, x, *, name: str, gamma: str = "ones"):
+        return BatchNorm(gamma_initializer=gamma, name=name)(x)
 
     def act(self, x, *, name: str):
         if self.activation == "leaky_relu":
@@ -79,6 +79,10 @@ class Blocks:
     def uniform(self, limit: float):
         """An initialiser, uniform in +-`limit`."""
         return keras.initializers.RandomUniform(-limit, limit, seed=self._next_seed())
+
+    def normal(self, deviation: float):
+        """An initialiser, normal with this standard deviation."""
+        return keras.initializers.RandomNormal(stddev=deviation, seed=self._next_seed())
 
     def _conv_initializer(self, limit: float):
         if not self.he_normal:

@@ -3,20 +3,26 @@
 import keras
 
 from athe_tf.models.blocks import Blocks, check_size
+from athe_tf.models.denoising import denoising_block
 
 #: Blocks in each of four groups.
 DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
-# A block is four times as wide at its end as inside.
+# The output of a block has four times as many channels as a block that is not wide has inside.
 EXPANSION = 4
 
 
-def bottleneck_resnet(x, blocks: Blocks, depth: int) -> keras.KerasTensor:
+def bottleneck_resnet(
+    x, blocks: Blocks, depth: int, widen: int = 1, denoise: bool = False
+) -> keras.KerasTensor:
     """ResNet-50, -101 or -152 with a 7x7 stem; the stride of a block is in its 3x3 convolution.
 
-    So does torchvision. With 1,000 classes ResNet-50 has 25,557,032 parameters and ResNet-152 60,192,808.
+    So does torchvision. A wide one has `widen` times as many channels inside its blocks. With `denoise`, a
+    denoising block follows each of the four groups (Xie et al., 2019). Without, and with 1,000 classes,
+    ResNet-50 has 25,557,032 parameters, ResNet-152 60,192,808, WRN-50-2 68,883,240 and WRN-101-2 126,886,696.
 
     Reference:
         He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
+        Zagoruyko and Komodakis, "Wide Residual Networks", BMVC 2016.
     """
     check_size(f"resnet{depth}", x, 32)
     blocks.he_normal = True
@@ -27,13 +33,17 @@ def bottleneck_resnet(x, blocks: Blocks, depth: int) -> keras.KerasTensor:
     for group, count in enumerate(DEPTHS[depth], start=1):
         for block in range(1, count + 1):
             stride = 2 if group > 1 and block == 1 else 1
-            x = _block(x, blocks, 64 * 2 ** (group - 1), stride, name=f"group{group}_block{block}")
+            name = f"group{group}_block{block}"
+            x = _block(x, blocks, 64 * 2 ** (group - 1), stride, widen, name)
+        if denoise:
+            x = denoising_block(x, blocks, name=f"group{group}_denoise")
     return keras.layers.GlobalAveragePooling2D(name="features")(x)
 
 
-def _block(x, blocks: Blocks, filters: int, stride: int, name: str):
-    out = blocks.norm_act(blocks.conv(x, filters, kernel=1, name=f"{name}_conv1"), name=f"{name}_bn1")
-    out = blocks.norm_act(blocks.conv(out, filters, stride=stride, name=f"{name}_conv2"), name=f"{name}_bn2")
+def _block(x, blocks: Blocks, filters: int, stride: int, widen: int, name: str):
+    inside = widen * filters
+    out = blocks.norm_act(blocks.conv(x, inside, kernel=1, name=f"{name}_conv1"), name=f"{name}_bn1")
+    out = blocks.norm_act(blocks.conv(out, inside, stride=stride, name=f"{name}_conv2"), name=f"{name}_bn2")
     out = blocks.conv(out, EXPANSION * filters, kernel=1, name=f"{name}_conv3")
     out = blocks.norm(out, name=f"{name}_bn3")
     if x.shape[-1] != EXPANSION * filters:

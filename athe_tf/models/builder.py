@@ -14,7 +14,16 @@ from athe_tf.utils.registry import unknown_name
 
 Statistics = float | Sequence[float]
 
-_WITHOUT_DROPOUT = ("bottleneck", "preact_resnet18", "resnet18")
+#: The name of the layer that normalizes the input.
+NORMALIZATION = "normalization"
+
+_WITHOUT_DROPOUT = (
+    "bottleneck",
+    "preact_resnet18",
+    "preact_resnet18_fast",
+    "preact_resnet18_nfgsm",
+    "resnet18",
+)
 
 
 def build(
@@ -108,7 +117,7 @@ def _normalized(images, mean: Statistics | None, std: Statistics | None):
     check(min(stds) > 0, f"`std` must be larger than 0. Received: std={std}.")
     # Half precision would round away a part of a small perturbation.
     return keras.layers.Normalization(
-        mean=means, variance=[value**2 for value in stds], dtype=_whole_precision(), name="normalization"
+        mean=means, variance=[value**2 for value in stds], dtype=_whole_precision(), name=NORMALIZATION
     )(images)
 
 

@@ -3,8 +3,8 @@
 import keras
 
 from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.models.features import find_head
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.keras_compat import producer
 
 _REMEDY = (
     "`to_hypersphere` needs a functional or Sequential model that ends in a `Dense` layer, with or without "
@@ -30,7 +30,7 @@ def to_hypersphere(
 
     Args:
         model: A functional or Sequential classifier with one input and one output, such as those of
-            `keras.applications`.
+            `keras.applications`. The `Dense` may be inside a nested model of that kind.
         scale: The s of the head. Defaults to 15.
         angular: Use angles instead of cosines (m-HE). Defaults to `False`.
         weight_norm: See `CosineDense`.
@@ -54,18 +54,13 @@ def _last_dense(model):
         raise InputError(
             f"Model '{model.name}' has {len(model.inputs)} inputs and {len(model.outputs)} outputs. {_REMEDY}"
         )
-    layer, inputs = producer(model.outputs[0])
-    if _is_softmax(layer):
-        layer, inputs = producer(inputs)
+    layer, features = find_head(model, before_softmax=True)
+    if layer is None:
+        raise InputError(f"Model '{model.name}' ends in a model whose layers are not known. {_REMEDY}")
     if not isinstance(layer, keras.layers.Dense):
         raise InputError(f"Model '{model.name}' ends in '{layer.name}', a {type(layer).__name__}. {_REMEDY}")
     if layer.activation not in (keras.activations.linear, keras.activations.softmax):
         raise InputError(f"The last `Dense` has activation '{layer.activation.__name__}'. {_REMEDY}")
-    if len(inputs.shape) != 2:
-        raise InputError(f"The last `Dense` is applied to features of shape {inputs.shape}. {_REMEDY}")
-    return layer, inputs
-
-
-def _is_softmax(layer) -> bool:
-    activation = getattr(layer, "activation", None) if isinstance(layer, keras.layers.Activation) else None
-    return isinstance(layer, keras.layers.Softmax) or activation is keras.activations.softmax
+    if features is None:
+        raise InputError(f"The last `Dense` is applied to features of shape {layer.input.shape}. {_REMEDY}")
+    return layer, features.outputs[0]

@@ -1,6 +1,7 @@
 """The names of models, heads and activations, without TensorFlow."""
 
 import re
+from typing import Any
 
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.imports import is_import_path
@@ -14,6 +15,8 @@ FAMILIES = Registry(
         "bottleneck": "bottleneck_resnet:bottleneck_resnet",
         "lenet": "lenet:lenet",
         "preact_resnet18": "preact_resnet:preact_resnet18",
+        "preact_resnet18_fast": "preact_resnet:preact_resnet18_fast",
+        "preact_resnet18_nfgsm": "preact_resnet:preact_resnet18_nfgsm",
         "resnet18": "resnet:resnet18",
         "small_cnn": "small_cnn:small_cnn",
         "vgg16": "vgg:vgg16",
@@ -21,21 +24,32 @@ FAMILIES = Registry(
     },
 )
 
-_RESNETS = ("resnet18", "resnet18-8", "resnet50", "resnet101", "resnet152")
+_RESNETS = ("resnet18", "resnet18-8", "resnet50", "resnet101", "resnet152", "resnet152_denoise")
+_WIDE_BOTTLENECKS = ("wide_resnet50_2", "wide_resnet101_2")
 _WIDE = ("wrn-10-1", "wrn-16-4", "wrn-28-10", "wrn-34-10", "wrn-34-20", "wrn-40-8", "wrn-70-16")
-_PREACT = ("preact_resnet18", "preact_resnet18-8")
+_PREACT = ("preact_resnet18", "preact_resnet18-8", "preact_resnet18_fast", "preact_resnet18_nfgsm")
 #: Names to suggest and to list; `wrn-D-K` and `-W` allow many more.
-NAMES = ("lenet", *_PREACT, *_RESNETS, "small_cnn", "vgg16", "vgg16-8", *_WIDE)
+NAMES = ("lenet", *_PREACT, *_RESNETS, "small_cnn", "vgg16", "vgg16-8", *_WIDE_BOTTLENECKS, *_WIDE)
 
 #: The heads: `linear`, feature norm only, weight norm only, hypersphere embedding, its angular form.
 HEADS = ("linear", "fn", "wn", "he", "mhe")
 
+#: The margins of the HE paper, by head (Section 4 and Appendix C.5); others have none.
+HEAD_MARGINS = {"he": 0.2, "mhe": 0.1}
+
 ACTIVATIONS = ("relu", "softplus", "silu", "leaky_relu")
 
-_WITH_WIDTH = ("lenet", "preact_resnet18", "resnet18", "vgg16")
+_WITH_WIDTH = (
+    "lenet",
+    "preact_resnet18",
+    "preact_resnet18_fast",
+    "preact_resnet18_nfgsm",
+    "resnet18",
+    "vgg16",
+)
 
 
-def parse_name(name: str) -> tuple[str, dict[str, int]]:
+def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     """Splits a model's name into its family and its sizes, or raises `InputError`.
 
     A name of the form `module:function` is its own family, and nothing is imported.
@@ -47,8 +61,11 @@ def parse_name(name: str) -> tuple[str, dict[str, int]]:
     """
     if is_import_path(name):
         return name, {}
-    if deep := re.fullmatch(r"resnet(50|101|152)", name):
-        return "bottleneck", {"depth": int(deep[1])}
+    if deep := re.fullmatch(r"resnet(50|101|152)(_denoise)?", name):
+        return "bottleneck", {"depth": int(deep[1])} | ({"denoise": True} if deep[2] else {})
+    if name in _WIDE_BOTTLENECKS:
+        depth, widen = map(int, name.removeprefix("wide_resnet").split("_"))
+        return "bottleneck", {"depth": depth, "widen": widen}
     if name in FAMILIES and name not in ("bottleneck", "wrn"):
         return name, {}
     if wide := re.fullmatch(r"wrn-(\d+)-(\d+)", name):

@@ -1,4 +1,4 @@
-"""Pre-activation ResNet18 for small images, the workhorse of fast adversarial training."""
+"""Pre-activation ResNet18 for small images, in the three forms that robust training knows."""
 
 import keras
 
@@ -7,23 +7,59 @@ from athe_tf.models.resnet import LAYOUT, block_name
 
 
 def preact_resnet18(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
-    """Pre-activation ResNet18, with a last batch normalisation as FastAT and Rice et al. have it.
+    """Pre-activation ResNet18 of Rice et al.: with a last batch normalisation.
+
+    A projection shortcut starts from the pre-activated tensor, as in the paper below.
 
     Reference:
         He et al., "Identity Mappings in Deep Residual Networks", ECCV 2016.
+        Rice et al., "Overfitting in Adversarially Robust Deep Learning", ICML 2020.
     """
-    x = blocks.conv(x, channels(64, width), name="conv1")
-    for index, (standard, stride) in enumerate(LAYOUT):
-        x = preact_block(x, blocks, channels(standard, width), stride, name=block_name(index))
+    x = _body(x, blocks, width, shortcut_of_input=False)
     x = blocks.norm_act(x, name="bn")
     return keras.layers.GlobalAveragePooling2D(name="features")(x)
 
 
-def preact_block(x, blocks: Blocks, filters: int, stride: int, name: str):
+def preact_resnet18_fast(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
+    """Pre-activation ResNet18 of FastAT and GradAlign: without a last batch normalisation.
+
+    A projection shortcut starts from the input of its block. The published checkpoints of both papers have
+    this form (RobustBench: Wong2020Fast and Andriushchenko2020Understanding).
+
+    Reference:
+        Wong et al., "Fast is better than free", ICLR 2020.
+        Andriushchenko and Flammarion, "Understanding and Improving Fast Adversarial Training", NeurIPS 2020.
+    """
+    x = _body(x, blocks, width, shortcut_of_input=True)
+    return keras.layers.GlobalAveragePooling2D(name="features")(x)
+
+
+def preact_resnet18_nfgsm(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
+    """Pre-activation ResNet18 of N-FGSM: that of FastAT with a last batch normalisation.
+
+    Reference:
+        de Jorge et al., "Make Some Noise: Reliable and Efficient Single-Step Adversarial Training",
+        NeurIPS 2022.
+    """
+    x = _body(x, blocks, width, shortcut_of_input=True)
+    x = blocks.norm_act(x, name="bn")
+    return keras.layers.GlobalAveragePooling2D(name="features")(x)
+
+
+def _body(x, blocks: Blocks, width: int, shortcut_of_input: bool):
+    x = blocks.conv(x, channels(64, width), name="conv1")
+    for index, (standard, stride) in enumerate(LAYOUT):
+        filters, name = channels(standard, width), block_name(index)
+        x = preact_block(x, blocks, filters, stride, name, shortcut_of_input=shortcut_of_input)
+    return x
+
+
+def preact_block(x, blocks: Blocks, filters: int, stride: int, name: str, *, shortcut_of_input: bool = False):
     """Two 3x3 convolutions, each after a batch normalisation and the activation, and a shortcut."""
     out = blocks.norm_act(x, name=f"{name}_bn1")
     if stride > 1 or x.shape[-1] != filters:
-        x = blocks.conv(out, filters, kernel=1, stride=stride, name=f"{name}_shortcut")
+        source = x if shortcut_of_input else out
+        x = blocks.conv(source, filters, kernel=1, stride=stride, name=f"{name}_shortcut")
     out = blocks.conv(out, filters, stride=stride, name=f"{name}_conv1")
     out = blocks.norm_act(out, name=f"{name}_bn2")
     out = blocks.dropout(out, name=f"{name}_dropout")

@@ -18,6 +18,9 @@ from athe_tf.training.schedules import make_schedule
 from athe_tf.training.swa import SWA
 from athe_tf.utils.errors import check
 
+# What layers of this package call their variables other than kernels.
+NOT_KERNELS = ("bias", "beta", "gamma")
+
 
 def make_splits(config: TrainConfig):
     """The data set, with the extra training images."""
@@ -34,7 +37,7 @@ def make_splits(config: TrainConfig):
 
 
 def make_net(config: TrainConfig, splits) -> keras.Model:
-    """The classifier, which normalizes its inputs by the statistics of the data set."""
+    """The classifier, which normalizes its inputs by the statistics of the data set unless told otherwise."""
     with dtype_policy(config.precision):
         return models.build(
             config.model,
@@ -43,8 +46,8 @@ def make_net(config: TrainConfig, splits) -> keras.Model:
             input_shape=splits.image_shape,
             scale=config.scale,
             weight_norm=config.weight_norm,
-            mean=splits.mean,
-            std=splits.std,
+            mean=splits.mean if config.standardize else None,
+            std=splits.std if config.standardize else None,
             activation=config.activation,
             seed=config.seed,
         )
@@ -112,6 +115,8 @@ def make_optimizer(config: TrainConfig, updates_per_epoch: int):
         optimizer = TorchSGD(
             rate, momentum=config.momentum, weight_decay=config.weight_decay, nesterov=config.nesterov
         )
+    if config.decay_variables == "kernels":
+        optimizer.exclude_from_weight_decay(var_names=NOT_KERNELS)
     if config.precision == "mixed_float16":
         # Small gradients underflow in float16; bfloat16 has the range of float32.
         return keras.optimizers.LossScaleOptimizer(optimizer)

@@ -1,18 +1,21 @@
 """Shared parts of the programs: flags from a dataclass, the text of `--help`, errors without a traceback."""
 
-import contextlib
 import dataclasses
 import os
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
 from athe_tf.programs.config.serialization import exact_number, field_type, item_type
+from athe_tf.programs.failures import explain
+from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
+from athe_tf.utils.printable import printable
 from athe_tf.utils.registry import unknown_name
 
 
@@ -35,9 +38,12 @@ class _IntegerParser(flags.ArgumentParser):
 
     def parse(self, argument):
         try:
-            return int(argument)
+            value = int(argument)
         except ValueError:
             raise InputError("Expected a whole number such as 3.") from None
+        if abs(value) >= 2**63:
+            raise InputError("Expected a whole number of at most 64 bits.")
+        return value
 
     def flag_type(self):
         return "int"
@@ -126,6 +132,9 @@ def _default_text(value) -> str:
     return exact_number(value) if isinstance(value, float) else str(value)
 
 
+DEBUG = Flag("debug", bool, bool, "Show the traceback of an error.")
+
+
 class Program:
     """A command-line program: its name, its flags and what it does.
 
@@ -138,6 +147,8 @@ class Program:
             `InputError` for input that cannot work.
         extra: Flags that are not part of the config.
     """
+
+    debug = False
 
     def __init__(
         self,
@@ -153,7 +164,7 @@ class Program:
         self.examples = examples
         self.config_class = config_class
         self.action = action
-        self.extra = list(extra)
+        self.extra = [*extra, DEBUG]
 
     def flags(self, arguments: list[str]) -> list[Flag]:
         """The flags of the config; those of `bin/train` depend on the framework."""
@@ -177,21 +188,37 @@ class Program:
 
     def run(self) -> None:
         """Parses the command line, makes the config, calls the action and exits."""
+        sys.exit(self.exit_code())
+
+    def exit_code(self) -> int:
+        """Runs the program; the only place where exceptions become messages and exit codes."""
+        open_standard_streams()
+        with INTERRUPTION.handled(self.name):
+            return self._exit_code()
+
+    def _exit_code(self) -> int:
         try:
-            status = self._run(sys.argv)
-        except InputError as error:
-            print(f"{self.name}: {error}", file=sys.stderr)
-            sys.exit(2)
-        except KeyboardInterrupt:
-            print(f"{self.name}: interrupted", file=sys.stderr)
-            sys.exit(130)
-        sys.exit(status or 0)
+            return self._run(sys.argv) or 0
+        except KeyboardInterrupt as error:
+            self._trace()
+            return INTERRUPTION.end(error)
+        except Exception as error:
+            self._trace()
+            code, message = explain(error)
+            warn(f"{self.name}: {message}")
+            return code
+
+    def _trace(self) -> None:
+        """Shows the traceback of the current exception with --debug, also if flags cannot be read."""
+        if self.debug or f"--{DEBUG.name}" in sys.argv:
+            warn(traceback.format_exc().rstrip("\n"))
 
     def _run(self, arguments: list[str]) -> int | None:
         config, extra = self.read(arguments)
         if config is None:
             say(self.manual(arguments).rstrip("\n"))
             return 0
+        self.debug = extra[DEBUG.name]
         return self.action(config, extra)
 
     def read(self, arguments: list[str]) -> tuple[Any, dict]:
@@ -222,15 +249,39 @@ def say(*parts, flush: bool = True) -> bool:
     discarded.
     """
     try:
-        print(*parts, flush=flush)
+        print(*map(printable, parts), flush=flush)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            print(f"Cannot write to standard output any longer: {error.strerror}.", file=sys.stderr)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        warn(f"Cannot write to standard output any longer: {error.strerror}.")
+        _discard(sys.stdout)
         return False
     return True
+
+
+def warn(text: str) -> None:
+    """Prints to standard error, if that is possible."""
+    try:
+        print(printable(text), file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream) -> None:
+    """Sends the rest of a stream nowhere: at exit, Python fails if it cannot write what it has buffered."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def open_standard_streams() -> None:
+    """Opens /dev/null for standard streams that are closed: the next file would get their numbers."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    # Python has no streams for descriptors that were closed when it started.
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
@@ -243,5 +294,10 @@ def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
     except flags.CantOpenFlagFileError as error:
         reason = str(error).rpartition("] ")[2]
         raise InputError(f"The file of --flagfile cannot be opened: {reason}. configs/ has many.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"The file of --flagfile is not a text in UTF-8: {error.reason} at byte {error.start}. "
+            "Save it as UTF-8."
+        ) from error
     except (flags.Error, OSError) as error:
         raise InputError(str(error)) from error

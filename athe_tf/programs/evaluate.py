@@ -1,25 +1,29 @@
 """`bin/evaluate`: measures how robust a classifier is."""
 
+import contextlib
 import dataclasses
 import pathlib
 import shlex
-import sys
-import tempfile
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from athe_tf import data
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
-from athe_tf.programs.command_line import Program, say
+from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
+from athe_tf.programs.command_line import Program, say, warn
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
+from athe_tf.programs.interruption import INTERRUPTION
+from athe_tf.programs.output_folder import STATE, prepared
 from athe_tf.programs.progress import ProgressDisplay
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import Workdir, find_model, run_of
-from athe_tf.report.writing import WRITTEN, write
+from athe_tf.programs.workdir import Workdir, find_model, is_imported, run_of
+from athe_tf.report.writing import write
+from athe_tf.utils.choices import parse_logit_scale
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.ownership import check_ours, check_state_folder, remove_state
+from athe_tf.utils.ownership import remove_state
 
 EXAMPLES = """
 bin/evaluate --model=runs/digits --attacks=fgsm,pgd-20,cw-linf-20
@@ -36,8 +40,6 @@ FROM_RUN: dict[str, Any] = {
     "epsilon": 8 / 255,
     "margin": None,
 }
-# The folder inside --output that keeps the state of an unfinished evaluation.
-STATE = "state"
 
 
 def main() -> None:
@@ -60,7 +62,21 @@ def action(config: EvaluateConfig, extra: dict) -> int:
     config = fill_from_run(config, training_run)
     settings = DistributionSettings(config.distribution, config.devices, config.cpu_replicas)
     settings.check_local()
-    output = None if config.output is None else prepare_output(config.output)
+    if config.output is None:
+        return run(config, settings, training_run, command, None)
+    INTERRUPTION.remark = "The same command resumes the evaluation."
+    with prepared(config.output) as output:
+        return run(config, settings, training_run, command, output)
+
+
+def run(
+    config: EvaluateConfig,
+    settings: DistributionSettings,
+    training_run: Workdir | None,
+    command: str,
+    output: pathlib.Path | None,
+) -> int:
+    """Evaluates, and returns the exit code."""
     start_tensorflow()
     from athe_tf.attacks.engine.parallel import over_devices
     from athe_tf.distribution.startup import local_devices
@@ -74,10 +90,11 @@ def action(config: EvaluateConfig, extra: dict) -> int:
     options = EvaluationOptions(
         epsilons=config.epsilons,
         verify_with=config.verify_with,
-        substitutes={name: open_victim(name) for name in config.substitutes},
+        substitutes={name: open_victim(name) for name in config.substitutes if name != config.model},
         corruptions=config.corruptions,
         data_dir=config.data_dir,
         margin=config.margin,
+        logit_scale=parse_logit_scale(config.logit_scale, "--logit_scale"),
         probabilities=config.probabilities,
         name=config.model,
         dataset=f"{config.dataset} ({config.split})",
@@ -85,7 +102,7 @@ def action(config: EvaluateConfig, extra: dict) -> int:
         progress=display.update,
         finished=display.finished,
     )
-    with over_devices(devices):
+    with over_devices(devices), warnings_as_lines():
         result = evaluate(
             victim,
             images,
@@ -110,12 +127,20 @@ def action(config: EvaluateConfig, extra: dict) -> int:
     return show(result, output)
 
 
+@contextlib.contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Shows the warnings of the library as lines for the user, without the places in its code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: warn(f"bin/evaluate: {message}")
+        yield
+
+
 def show(result, output: pathlib.Path | None) -> int:
     """Writes the result to the output folder, then prints it; returns the exit code."""
     if output is not None:
         result.save(output)
-        remove_state(output / STATE)
         write(result, output)
+        remove_state(output / STATE)
     printed = say(result)
     if output is None:
         return 0 if printed else 1
@@ -135,7 +160,7 @@ def repeat_command(config: EvaluateConfig) -> str:
 
 def training_run_of(model: str) -> Workdir | None:
     """The training run that a model belongs to, if any; raises `InputError` if there is no model."""
-    if ":" in model and not pathlib.Path(model).exists():
+    if is_imported(model):
         return None
     find_model(model)
     return run_of(model)
@@ -143,11 +168,13 @@ def training_run_of(model: str) -> Workdir | None:
 
 def fill_from_run(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:
     """Fills in settings that were not given: from the protocol, the model's training run, or the defaults."""
-    protocol = get_protocol(config.protocol) if config.protocol else None
     known, remark = training_run.recorded_settings() if training_run else ({}, None)
     if remark is not None:
-        print(f"bin/evaluate: {remark}", file=sys.stderr)
-    values: dict[str, Any] = {}
+        warn(f"bin/evaluate: {remark}")
+    protocol = (
+        protocol_for(config.protocol, config.dataset or known.get("dataset")) if config.protocol else None
+    )
+    values: dict[str, Any] = {} if protocol is None else {"protocol": protocol.name}
     for name, default in FROM_RUN.items():
         if getattr(config, name) is not None:
             continue
@@ -172,19 +199,6 @@ def load_images(config: EvaluateConfig, classes: int | None):
         f"{splits.num_classes}. Use the data set that it was trained on.",
     )
     return images, splits.num_classes
-
-
-def prepare_output(folder) -> pathlib.Path:
-    """The output folder; tested before the evaluation, so that nothing is lost at the end."""
-    folder = pathlib.Path(folder)
-    check_ours(*(folder / name for name in ("evaluation.json", "examples.npz", *WRITTEN)))
-    check_state_folder(folder / STATE)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise InputError(f"Cannot write to --output={folder}: {error.strerror}.") from error
-    return folder
 
 
 if __name__ == "__main__":

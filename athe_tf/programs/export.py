@@ -1,9 +1,8 @@
 """`bin/export`: writes a classifier as a SavedModel."""
 
 import pathlib
-import sys
 
-from athe_tf.programs.command_line import Program, say
+from athe_tf.programs.command_line import Program, say, warn
 from athe_tf.programs.config import ExportConfig
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import find_model, run_of
@@ -34,10 +33,14 @@ def action(config: ExportConfig, extra: dict) -> None:
     training_run = run_of(path)
     settings, remark = training_run.recorded_settings() if training_run else ({}, None)
     if remark is not None:
-        print(f"bin/export: {remark}", file=sys.stderr)
-    card = export(load_model(path), config.output, margin=settings.get("margin"))
+        warn(f"bin/export: {remark}")
+    net = load_model(path)
+    card = export(net, config.output, margin=settings.get("margin"))
+    endpoints = (
+        "endpoint serve" if card["head"] in ("unknown", "ensemble") else "endpoints serve and features"
+    )
     say(
-        f"Exported {path} to {config.output}: endpoints serve and features, {card['num_classes']} classes, "
+        f"Exported {path} to {config.output}: {endpoints}, {card['num_classes']} classes, "
         f"head {card['head']}."
     )
 

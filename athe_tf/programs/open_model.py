@@ -1,11 +1,9 @@
 """Opening what `--model` names."""
 
-import pathlib
-
 from athe_tf.attacks.engine.replicated import replicated_victim
 from athe_tf.attacks.engine.victim import Victim, victim
 from athe_tf.evaluation.loading import open_model
-from athe_tf.programs.workdir import find_model
+from athe_tf.programs.workdir import find_model, is_imported
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.errors import check
 from athe_tf.utils.imports import import_object
@@ -20,8 +18,7 @@ def open_victim(name, devices=()) -> Victim:
         name: The value of `--model`.
         devices: Put the weights on each of these; possible for `.keras` files.
     """
-    imported = ":" in str(name) and not pathlib.Path(name).exists()
-    path = None if imported else find_model(name)
+    path = None if is_imported(name) else find_model(name)
     check(
         len(devices) < 2 or (path is not None and path.is_file()),
         f"Only the weights of a .keras file can be put on {len(devices)} devices. Received: --model={name}. "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.utils.number_format import format_duration
+from athe_tf.utils.printable import one_line
 
 WIDTH = 24
 # A terminal flickers if it is redrawn more often than this, in seconds.
@@ -67,10 +68,10 @@ class ProgressDisplay:
         if self.terminal:
             self.clear()
         elif outcome.robust is None:
-            print(f"{outcome.name}: not run: {outcome.not_run}", file=self.stream, flush=True)
+            print(one_line(f"{outcome.name}: not run: {outcome.not_run}"), file=self.stream, flush=True)
         else:
             text = f"{outcome.name}: {100 * outcome.accuracy:.2f} %, {format_duration(outcome.seconds)}"
-            print(text, file=self.stream, flush=True)
+            print(one_line(text), file=self.stream, flush=True)
 
     def clear(self) -> None:
         """Clears the terminal's line."""

@@ -4,9 +4,11 @@ import pathlib
 
 from athe_tf.programs.command_line import Program, say
 from athe_tf.programs.config import ReportConfig
+from athe_tf.programs.output_folder import held
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import read_evaluation
 from athe_tf.report.writing import write, write_comparison
+from athe_tf.utils.locks import lock_name, locked
 
 EXAMPLES = """
 bin/report runs/demo
@@ -24,11 +26,14 @@ def action(config: ReportConfig, extra: dict) -> None:
     """Writes the pages, and prints the table."""
     evaluations = [read_evaluation(folder) for folder in config.folders]
     if len(evaluations) == 1:
-        paths = write(evaluations[0])
+        with held(evaluations[0].folder):
+            paths = write(evaluations[0])
         say(compare(evaluations))
     else:
         paths = [pathlib.Path(config.output or "comparison.html")]
-        say(write_comparison(evaluations, paths[0]))
+        with locked(paths[0].parent, lock_name(paths[0].name)):
+            comparison = write_comparison(evaluations, paths[0])
+        say(comparison)
     say()
     for path in paths:
         say(f"Written to {path}.")

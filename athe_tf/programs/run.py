@@ -25,6 +25,8 @@ from athe_tf.programs.callbacks import (
 )
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.initial_model import start_from
+from athe_tf.programs.interruption import INTERRUPTION
+from athe_tf.programs.run_identity import check_identity, run_identity
 from athe_tf.programs.run_state import RunProgress, load_state
 from athe_tf.programs.workdir import Workdir
 from athe_tf.saving.saved_model import export
@@ -33,6 +35,9 @@ from athe_tf.training.standard import Standard
 from athe_tf.training.swa import SWA
 from athe_tf.utils.errors import check
 from athe_tf.utils.files import replacing
+
+# Shown at the first Ctrl+C or SIGTERM.
+NOTICE = "stopping after this step, with a backup. Press Ctrl+C again to stop at once."
 
 
 def train(
@@ -109,11 +114,14 @@ class Run:
     def resume(self) -> None:
         """Restores a backup, if there is one."""
         folder = self.workdir.folder
+        identity = run_identity(self.config, self.splits)
         if self.workdir.backup.exists():
             self.progress = load_state(self.workdir.backup, self.trainer)
+            check_identity(self.progress.identity, identity, folder, self.distribution.any_worker)
             self.write(f"Resuming {folder} after epoch {self.progress.epoch}, step {self.progress.step}.")
         else:
             self.write(f"Training {self.config.framework} on {self.config.dataset} in {folder}.")
+        self.progress.identity |= identity
         step = int(np.asarray(self.trainer.optimizer.iterations))
         chiefs = int(self.distribution.from_chief(step))
         # All workers compare, so that all of them stop.
@@ -133,7 +141,7 @@ class Run:
         callbacks = self.callbacks(backup)
         validation = self._validation()
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), INTERRUPTION.after_this_step(NOTICE):
                 # Keras warns that it does not shuffle a dataset; ours is already shuffled.
                 warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
                 if progress.step:

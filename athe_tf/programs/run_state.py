@@ -1,12 +1,14 @@
 """The whole state of a training run in one file, written atomically."""
 
 import dataclasses
+import itertools
 import json
+import re
 from typing import Any
 
 import numpy as np
 
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing
 
 
@@ -21,6 +23,7 @@ class RunProgress:
         history: One row of logs per finished epoch.
         notes: Further state of callbacks, by their name.
         stopped: Why the run was stopped before its last epoch, if it was.
+        identity: What the run belongs to: see `athe_tf.programs.run_identity`.
     """
 
     epoch: int = 0
@@ -30,6 +33,7 @@ class RunProgress:
     history: list = dataclasses.field(default_factory=list)
     notes: dict = dataclasses.field(default_factory=dict)
     stopped: str | None = None
+    identity: dict = dataclasses.field(default_factory=dict)
 
 
 def variables_of(trainer) -> list:
@@ -39,6 +43,14 @@ def variables_of(trainer) -> list:
         found.extend(metric.variables)
     unique = {id(variable): variable for variable in found}
     return list(unique.values())
+
+
+def describe_variables(trainer) -> list[str]:
+    """Name, shape and dtype of each variable; without the numbers that Keras adds to repeated names."""
+    return [
+        f"{re.sub(r'_[0-9]+(?=[/_]|$)', '', variable.path)} {tuple(variable.shape)} {variable.dtype}"
+        for variable in variables_of(trainer)
+    ]
 
 
 def all_finite(trainer) -> bool:
@@ -53,6 +65,7 @@ def save_state(path, trainer, progress: RunProgress, writes: bool = True) -> Non
     """
     arrays: dict[str, Any] = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(variables_of(trainer))}
     arrays["progress"] = np.array(json.dumps(dataclasses.asdict(progress)))
+    arrays["description"] = np.array(json.dumps(describe_variables(trainer)))
     if not writes:
         return
     with replacing(path) as temporary, open(temporary, "wb") as file:
@@ -65,6 +78,7 @@ def load_state(path, trainer) -> RunProgress:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         progress = RunProgress(**json.loads(str(arrays.pop("progress"))))
+        described = json.loads(str(arrays.pop("description", "[]")))
     except Exception as error:
         raise InputError(
             f"The backup '{path}' cannot be read: {error}. Remove it to start again, or use "
@@ -72,8 +86,14 @@ def load_state(path, trainer) -> RunProgress:
         ) from error
     variables = variables_of(trainer)
     values = [arrays[name] for name in sorted(arrays)]
-    if [tuple(v.shape) for v in variables] != [value.shape for value in values]:
-        raise InputError(f"The backup '{path}' belongs to another model or optimizer. Use another --workdir.")
+    ours = describe_variables(trainer)
+    pairs = itertools.zip_longest(ours, described, fillvalue="nothing")
+    changed = next((f"{ours} (in the backup: {theirs})" for ours, theirs in pairs if ours != theirs), None)
+    check(
+        changed is None,
+        f"The backup '{path}' belongs to another model, optimizer or version. Received: {changed}. Use "
+        "another --workdir.",
+    )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
     return progress

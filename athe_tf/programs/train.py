@@ -1,13 +1,15 @@
 """`bin/train`: trains a robust classifier."""
 
+import contextlib
 import dataclasses
 import sys
 
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.programs.command_line import Flag, Program, flags_of, say
+from athe_tf.programs.command_line import Flag, Program, flags_of, say, warn
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, default_workdir, find_initial_model
 from athe_tf.training.options import OPTIONS, options_of
@@ -40,7 +42,7 @@ def chosen_framework(arguments: list[str]) -> str:
     flags.DEFINE_string("framework", TrainConfig.framework, "", flag_values=values)
     try:
         values(arguments, known_only=True)
-    except (flags.Error, OSError):  # the command line is read again, and refused then
+    except (flags.Error, OSError, UnicodeDecodeError):  # the command line is read again, and refused then
         return TrainConfig.framework
     return str(values["framework"].value)
 
@@ -73,21 +75,32 @@ def action(config: TrainConfig, extra: dict) -> int:
     ).resolve()
     if config.initial_model is not None and not workdir.backup.exists():
         find_initial_model(config.initial_model)
+    if extra["plan"]:
+        start_tensorflow()
+        from athe_tf.programs.build import make_splits
+        from athe_tf.programs.cost_estimate import describe_plan
+
+        say(describe_plan(config, make_splits(config)))
+        return 0
+    INTERRUPTION.remark = "The same command resumes the run."
+    is_chief = settings.cluster is None or settings.cluster.is_chief
+    with workdir.held() if is_chief else contextlib.nullcontext():
+        return run(config, workdir, settings)
+
+
+def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -> int:
+    """Trains, and returns the exit code."""
     start_tensorflow()
     # Imported here, so that all checks above are made before TensorFlow starts.
     from athe_tf.distribution import WorkerLost, initialize
     from athe_tf.programs.build import make_splits
-    from athe_tf.programs.cost_estimate import describe_plan
     from athe_tf.programs.run import train
 
-    if extra["plan"]:
-        say(describe_plan(config, make_splits(config)))
-        return 0
     distribution = initialize(settings, write=say)
     try:
         train(config, make_splits(config), workdir, sys.stdout.isatty(), say, distribution)
     except WorkerLost as error:
-        print(f"bin/train: {error}", file=sys.stderr)
+        warn(f"bin/train: {error}")
         return 1
     return 0
 

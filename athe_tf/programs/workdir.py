@@ -1,9 +1,12 @@
 """The folder of a training run: its files, and which run it belongs to."""
 
+import contextlib
 import json
 import pathlib
 import re
+from collections.abc import Iterator
 
+from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import (
     FORMAT,
@@ -14,9 +17,10 @@ from athe_tf.programs.config.serialization import (
     given_settings,
     to_json,
 )
-from athe_tf.training.options import HEAD_MARGINS
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import write_text
+from athe_tf.utils.files import TEMPORARY, sweep, write_text
+from athe_tf.utils.imports import is_import_path
+from athe_tf.utils.locks import LOCK_PREFIX, locked
 from athe_tf.utils.registry import did_you_mean
 
 #: Settings of a run that evaluation and export ask for, and keys that tell the config of a run.
@@ -65,7 +69,9 @@ class Workdir:
         """
         try:
             return from_json(TrainConfig, self.config.read_text(), framework)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise InputError(f"Cannot read '{self.config}': {error.strerror}.") from error
+        except ValueError as error:
             raise InputError(f"'{self.config}' is not the config of a run: {error}") from error
 
     def recorded_settings(self) -> tuple[dict, str | None]:
@@ -101,7 +107,7 @@ class Workdir:
         if not self.folder.is_dir():
             raise InputError(f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
-            if any(self.folder.iterdir()):
+            if any(not path.name.startswith((TEMPORARY, LOCK_PREFIX)) for path in self.folder.iterdir()):
                 raise InputError(
                     f"The folder '{self.folder}' contains files that are not of a training run. "
                     "Use another --workdir."
@@ -114,15 +120,19 @@ class Workdir:
                 "Use another --workdir."
             )
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """A context in which no other process trains here; removes what a killed one left."""
+        with locked(self.folder):
+            sweep(self.folder, self.backup.parent, self.periods)
+            yield
+
     def claim(self, config: TrainConfig) -> None:
         """Creates the folder and writes the settings to it."""
         self.check_free(config)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_text(self.config, to_json(config))
-            write_text(self.flags, flagfile(config))
-        except OSError as error:
-            raise InputError(f"Cannot write to --workdir={self.folder}: {error.strerror}.") from error
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.config, to_json(config))
+        write_text(self.flags, flagfile(config))
 
 
 def flagfile(config) -> str:
@@ -141,18 +151,30 @@ def find_model(path) -> pathlib.Path:
     """The file or folder that `--model=` means: for a workdir, its best model."""
     path = pathlib.Path(path)
     if not path.exists():
-        siblings = [str(p) for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        siblings = _visible(path.parent)
         raise InputError(
             f"There is no model at '{path}'.{did_you_mean(str(path), siblings)} Expected a .keras file, a "
-            "SavedModel folder or the folder of a run."
+            f"SavedModel folder or the folder of a run{', or module:function' if ':' in str(path) else ''}."
         )
-    if path.is_dir() and (path / "config.json").exists():
+    if (path / "config.json").exists() and not (path / "saved_model.pb").exists():
         run = Workdir(path)
         for candidate in (run.best, run.final):
             if candidate.exists():
                 return candidate
         raise InputError(f"The run in '{path}' has no model yet. Wait for the end of its first epoch.")
     return path
+
+
+def _visible(folder: pathlib.Path) -> list[str]:
+    """What a user sees in a folder; nothing if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return [str(path) for path in folder.iterdir() if not path.name.startswith(".")]
+    return []
+
+
+def is_imported(name) -> bool:
+    """Whether `--model=` means `module:function`; a file of that name comes first."""
+    return is_import_path(str(name)) and not pathlib.Path(name).exists()
 
 
 def find_initial_model(path: str) -> pathlib.Path:

@@ -11,6 +11,7 @@ from athe_tf.report.comparability import comparability
 from athe_tf.report.format import NOTHING, points, value_text
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.utils.errors import check
+from athe_tf.utils.printable import one_line
 
 CLEAN, WORST, CORRUPTIONS = "clean", "worst case", "mCA"
 
@@ -88,8 +89,8 @@ class Comparison:
     def __str__(self) -> str:
         body = [[row.label, *(str(row.cell(c) or NOTHING) for c in self.columns)] for row in self.rows]
         head, *lines = aligned([["accuracy in %", *self.columns], *body])
-        origins = [f"{row.label}: {', '.join(origin(row))}" for row in self.rows]
-        warnings = [f"Warning: {text}" for text in self.warnings]
+        origins = [one_line(f"{row.label}: {', '.join(origin(row))}") for row in self.rows]
+        warnings = [one_line(f"Warning: {text}") for text in self.warnings]
         return "\n".join([head, "-" * len(head), *lines, "", *origins, *warnings])
 
 
@@ -108,6 +109,7 @@ def aligned(rows: list[list[str]]) -> list[str]:
     >>> aligned([["a", "clean"], ["long", "9.5"]])
     ['a     clean', 'long    9.5']
     """
+    rows = [[one_line(cell) for cell in row] for row in rows]
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) for row in rows]
 

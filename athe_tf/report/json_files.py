@@ -11,6 +11,7 @@ from athe_tf.utils.errors import InputError
 
 # Deeper nesting is not written by athe_tf, and would exhaust Python's stack.
 MAX_DEPTH = 30
+MOST_BYTES = 2**28
 
 
 @functools.cache
@@ -37,6 +38,9 @@ def read_json(path: pathlib.Path, remedy: str) -> Any:
         remedy: What to do if it cannot be read, as a sentence.
     """
     try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise ValueError(f"it has {size:,} bytes, more than {MOST_BYTES:,}")
         text, finite = path.read_text(encoding="utf-8"), _finite_number
         value = json.loads(text, parse_int=_integer, parse_float=finite, parse_constant=finite)
         _check_depth(value, MAX_DEPTH)
@@ -46,6 +50,16 @@ def read_json(path: pathlib.Path, remedy: str) -> Any:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise InputError(f"'{path}' is not valid JSON: {reason}. {remedy}") from error
     return value
+
+
+def check_finite(data: dict, place: str) -> None:
+    """Raises `InputError` if a dictionary contains what a JSON file cannot: NaN, for example."""
+    try:
+        json.dumps(data, allow_nan=False)
+        _check_depth(data, MAX_DEPTH)
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(f"{place} cannot be written as JSON: {reason}.") from error
 
 
 def _integer(text: str) -> int:

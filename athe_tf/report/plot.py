@@ -13,6 +13,8 @@ from athe_tf.report.markup import Markup, tag
 WIDTH = 440
 DASHES = (None, "7 4", "2 3", "9 3 2 3")
 SERIES_COLORS = 6
+# Axes that are shorter, relative to their ends, are not resolved by floating-point numbers.
+SMALLEST = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +40,8 @@ def share_axis(title: str) -> Axis:
 
 def number_axis(low: float, high: float, title: str, wanted: int = 5) -> Axis:
     """An axis from `low` to `high` with about `wanted` round ticks."""
-    if not high > low:
-        high = low + 1.0
+    if not high - low > SMALLEST * max(1.0, abs(low), abs(high)):
+        high = low + max(1.0, abs(low))
     step = _round_step((high - low) / wanted)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return Axis(low, high, [(n * step, f"{n * step:.6g}") for n in range(first, last + 1)], title)

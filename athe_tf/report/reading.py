@@ -4,22 +4,35 @@ import contextlib
 import csv
 import dataclasses
 import math
+import os
 import pathlib
 import zipfile
 from typing import Any
 
 import numpy as np
 
-from athe_tf.report.json_files import check_schema, check_version, read_json, schema
+from athe_tf.evaluation.example_arrays import SHOWN
+from athe_tf.report.json_files import check_finite, check_schema, check_version, read_json, schema
+from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 
 EVALUATION = "evaluation.json"
+CONFIG = "config.json"
 EXAMPLES = "examples.npz"
-EXAMPLE_ARRAYS = (
-    "clean", "adversarial", "label", "clean_prediction", "adversarial_prediction", "attack", "norm"
-)  # fmt: skip
 #: The version of `evaluation.json` and of a run's `config.json` that this library writes.
 FORMAT = 2
+# What the arrays of `examples.npz` contain: kinds of NumPy, and the least and the largest value.
+IMAGE_ARRAYS = ("clean", "adversarial")
+EXAMPLE_VALUES = {
+    "clean": ("f", 0, 1),
+    "adversarial": ("f", 0, 1),
+    "attack": ("U", None, None),
+    "norm": ("f", 0, 1e6),
+}
+MOST_CLASSES = 10**9
+MOST_BYTES = 2**30
+# Numbers of `metrics.csv` that are larger are taken as infinite: no axis can show them.
+LARGEST = 1e30
 AGAIN = "Run the evaluation again."
 
 
@@ -65,9 +78,10 @@ def as_saved(source, examples=None, folder=None) -> SavedEvaluation:
     folder = None if folder is None else pathlib.Path(folder)
     if hasattr(source, "to_dict"):
         examples = source.pictures if examples is None else examples
-        return _with_run(source.to_dict(), examples, folder)
+        return _with_run(source.to_dict(folder), examples, folder)
     if isinstance(source, dict):
         check_examples(examples or {}, "These arrays")
+        check_finite(source, "This dictionary")
         return _with_run(source, examples, folder, check_evaluation(source, "This dictionary"))
     return read_evaluation(source)
 
@@ -149,57 +163,90 @@ def find_evaluation(path) -> pathlib.Path:
 def read_examples(folder: pathlib.Path) -> dict[str, np.ndarray] | None:
     """The adversarial examples of `examples.npz`, or `None` if there is no such file."""
     path = folder / EXAMPLES
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
+    check(path.is_file(), f"'{path}' is not a file. Expected an archive of images. Remove it.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"'{path}' is not an archive of images: {error}. Remove it.") from error
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > MOST_BYTES:
+            raise ValueError(f"it has {size:,} bytes of images, more than {MOST_BYTES:,}")
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: np.asarray(stored[name]) for name in stored.files}
+    except Exception as error:  # zip, its compressions and the format of arrays have errors of their own
+        reason = str(error) or type(error).__name__
+        raise InputError(f"'{path}' is not an archive of images: {reason}. Remove it.") from error
     check_examples(arrays, f"'{path}'")
     return arrays
 
 
 def check_examples(arrays: dict[str, np.ndarray], place: str) -> None:
     """Raises `InputError` unless arrays are adversarial examples, or none."""
-    shapes = {name: np.shape(arrays.get(name, 0)) for name in EXAMPLE_ARRAYS}
-    clean = shapes["clean"]
-    fits = len(clean) == 4 and all(clean[1:]) and shapes["adversarial"] == clean
-    fits = fits and all(shape[:1] == clean[:1] for shape in shapes.values())
-    numbers = ("clean", "adversarial", "norm")
+    if not arrays:
+        return
+    found = {name: np.asarray(arrays[name]) for name in SHOWN if name in arrays}
+    shapes = {name: found[name].shape if name in found else "missing" for name in SHOWN}
+    count, image = len(np.atleast_1d(found.get("clean", ()))), np.shape(found.get("clean", ()))
+    expected = {name: image if name in IMAGE_ARRAYS else (count,) for name in SHOWN}
     check(
-        not arrays or (fits and all(np.asarray(arrays[name]).dtype.kind in "fiu" for name in numbers)),
-        f"{place} are not adversarial examples. Expected arrays of one length, with numbers `clean` and "
+        shapes == expected and len(image) == 4 and all(image[1:]),
+        f"{place} are not adversarial examples. Expected arrays of one length, with `clean` and "
         f"`adversarial` of one shape [N, H, W, C]. Received: {shapes}. Remove them.",
     )
+    for name, array in found.items():
+        kinds, least, most = EXAMPLE_VALUES.get(name, ("iu", 0, MOST_CLASSES))
+        fits = array.dtype.kind in kinds
+        fits = fits and (kinds == "U" or bool(((array >= least) & (array <= most)).all()))  # not for NaN
+        expectation = "texts" if kinds == "U" else f"numbers from {least} to {most}"
+        check(
+            fits,
+            f"{place} are not adversarial examples. Expected {expectation} in `{name}`. Received: "
+            f"{array.dtype}, {_range(array)}. Remove them.",
+        )
+
+
+def _range(array: np.ndarray) -> str:
+    if array.dtype.kind not in "fiu" or not array.size:
+        return f"shape {array.shape}"
+    return f"from {array.min():g} to {array.max():g}"
 
 
 def _with_run(data: dict, examples, folder: pathlib.Path | None, notes=()) -> SavedEvaluation:
     """Joins an evaluation with what its training run left behind."""
-    run = find_run(data, folder)
-    if run is None:
+    if "run" not in data:
         return SavedEvaluation(data, examples, folder=folder, notes=notes)
+    run = pathlib.Path(folder or ".") / data["run"]
+    problem = problem_with_run(data, run)
+    if problem is not None:
+        note = f"The training run '{data['run']}' is left out: {problem}."
+        return SavedEvaluation(data, examples, folder=folder, notes=(*notes, note))
     return SavedEvaluation(
         data, examples, read_metrics(run), read_best_epoch(run), read_config(run), folder, notes
     )
 
 
-def find_run(data: dict, folder: pathlib.Path | None) -> pathlib.Path | None:
-    """The folder of the training run that an evaluation names, if it still exists.
+def problem_with_run(data: dict, run: pathlib.Path) -> str | None:
+    """Why the files of a training run must not be shown; `None` if the run is the one that was evaluated.
 
-    A run that was moved together with the evaluation inside it is found next to it.
+    An evaluation may come from somebody else. It names a folder relative to its own, and the digest of the
+    `config.json` there: nobody can make a page show a file whose content they do not know.
     """
-    if "run" not in data:
-        return None
-    candidates = [pathlib.Path(data["run"])]
-    if folder is not None and folder.resolve().parent.name == candidates[0].name:
-        candidates.insert(0, folder.resolve().parent)
-    return next((path for path in candidates if (path / "config.json").is_file()), None)
+    if pathlib.PurePath(data["run"]).is_absolute():
+        return "it is not named relative to the evaluation"
+    if "run_digest" not in data:
+        return "the evaluation has no digest to recognize it by"
+    try:
+        if not (run / CONFIG).is_file():
+            return f"there is no {CONFIG} in this folder, seen from the evaluation"
+        same = file_digest(run / CONFIG) == data["run_digest"]
+    except (OSError, ValueError) as error:
+        return f"it cannot be read ({error})"
+    return None if same else f"its {CONFIG} is another one than at the time of the evaluation"
 
 
 def read_config(run: pathlib.Path) -> dict[str, Any]:
     """The settings that determine the result of a run: the keys of the schema, and no others."""
-    path, remedy = run / "config.json", "Remove `run` from the evaluation, or train again."
+    path, remedy = run / CONFIG, "Remove `run` from the evaluation, or train again."
     values = read_json(path, remedy)
     check_version(values, f"'{path}'", FORMAT, remedy)
     try:
@@ -216,24 +263,29 @@ def read_best_epoch(run: pathlib.Path) -> int | None:
     path = run / "best.json"
     best = read_json(path, "Train again.") if path.is_file() else None
     epoch = best.get("epoch") if isinstance(best, dict) else None
-    return epoch if isinstance(epoch, int) else None
+    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 0 else None
 
 
 def read_metrics(run: pathlib.Path) -> list[dict[str, float]]:
-    """The rows of `metrics.csv`; cells that are not numbers are omitted."""
+    """The rows of `metrics.csv`: cells that are not numbers are omitted, infinite ones are NaN.
+
+    Training may diverge; a chart then has a gap.
+    """
     path = run / "metrics.csv"
     if not path.is_file():
         return []
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            return [_numbers(row) for row in csv.DictReader(file)]
+            rows = [_numbers(row) for row in csv.DictReader(file)]
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"Cannot read '{path}': {error}.") from error
+        raise InputError(f"Cannot read '{path}': {error}. Remove it, or train again.") from error
+    return [row for row in rows if math.isfinite(row.get("epoch", math.nan))]
 
 
 def _numbers(row: dict) -> dict[str, float]:
     found = {}
     for name, text in row.items():
         with contextlib.suppress(TypeError, ValueError):
-            found[name] = float(text)
-    return {name: value for name, value in found.items() if not math.isinf(value)}
+            number = float(text)
+            found[name] = number if abs(number) < LARGEST else math.nan
+    return found

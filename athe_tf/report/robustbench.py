@@ -1,8 +1,8 @@
 """The `model_info` of RobustBench (github.com/RobustBench/robustbench), as far as an evaluation knows it.
 
 The file belongs in `model_info/<dataset>/<threat>/<ModelID>.json` there. What only the authors know (title,
-authors, link, venue) is null and listed under `athe_tf.to_fill_in`. Everything that RobustBench has no key
-for is under `athe_tf`.
+authors, link, venue) is null and listed under `athe_tf.to_fill_in`; what they filled in is kept when the file
+is written again. Everything that RobustBench has no key for is under `athe_tf`.
 """
 
 import re
@@ -41,6 +41,23 @@ def model_info(evaluation: SavedEvaluation) -> dict:
     empty = [key for key, value in info.items() if value is None]
     threat = THREATS.get(data["norm"], data["norm"])
     return {**info, "athe_tf": {"to_fill_in": empty, "threat": threat, **_extras(data)}}
+
+
+def keep_filled_in(info: dict, before: dict) -> dict:
+    """`info` with the values that the authors filled in.
+
+    Args:
+        info: A new `model_info`.
+        before: The content of the file that it replaces.
+    """
+    facts = before.get("athe_tf")
+    asked = facts.get("to_fill_in") if isinstance(facts, dict) else None
+    filled_in = {
+        key: before[key]
+        for key in (asked if isinstance(asked, list) else [])
+        if isinstance(key, str) and key in before and info.get(key, 0) is None
+    }
+    return {**info, **filled_in}
 
 
 def autoattack(data: dict) -> str | None:

@@ -8,7 +8,7 @@ from athe_tf.report.comparison_page import render_comparison
 from athe_tf.report.evaluation_page import render
 from athe_tf.report.model_card import model_card
 from athe_tf.report.reading import as_saved
-from athe_tf.report.robustbench import model_info
+from athe_tf.report.robustbench import keep_filled_in, model_info
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
 from athe_tf.utils.ownership import check_ours, signed
@@ -41,7 +41,7 @@ def write(evaluation, folder=None) -> list[pathlib.Path]:
     texts = (
         signed(render(saved)),
         signed(model_card(saved)),
-        json.dumps(model_info(saved), indent=2, default=str) + "\n",
+        json.dumps(_model_info(saved, place / WRITTEN[-1]), indent=2, default=str) + "\n",
     )
     return [_write(place / name, text) for name, text in zip(WRITTEN, texts, strict=True)]
 
@@ -64,6 +64,11 @@ def write_comparison(evaluations, output) -> Comparison:
     comparison = compare([as_saved(evaluation) for evaluation in evaluations])
     _write(pathlib.Path(output), signed(render_comparison(comparison)))
     return comparison
+
+
+def _model_info(saved, path: pathlib.Path) -> dict:
+    info = model_info(saved)
+    return keep_filled_in(info, json.loads(path.read_text(encoding="utf-8"))) if path.exists() else info
 
 
 def _write(path: pathlib.Path, text: str) -> pathlib.Path:

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
+from athe_tf.models.features import find_head
 from athe_tf.utils.keras_compat import all_layers
 from athe_tf.version import __version__
 
@@ -25,7 +26,7 @@ def describe(net: keras.Model, margin: float | None = None) -> dict:
         net: A Keras classifier.
         margin: The margin of its training. Defaults to `None`: unknown.
     """
-    head = net.layers[-1]
+    head = find_head(net).layer
     return {
         "name": net.name,
         "input_shape": list(net.input_shape[1:]),
@@ -38,12 +39,12 @@ def describe(net: keras.Model, margin: float | None = None) -> dict:
     }
 
 
-def head_name(head: keras.layers.Layer) -> str:
-    """The name of a last layer in a model card: he, mhe, fn, wn, linear, or ensemble."""
+def head_name(head: keras.layers.Layer | None) -> str:
+    """The name of a head in a model card: he, mhe, fn, wn, linear, ensemble, or unknown."""
     if isinstance(head, LogMeanSoftmax):
         return "ensemble"
     if not isinstance(head, CosineDense):
-        return "linear"
+        return "linear" if isinstance(head, keras.layers.Dense) else "unknown"
     if head.angular:
         return "mhe"
     return {(True, True): "he", (True, False): "fn", (False, True): "wn"}.get(

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 from typing import Any
 
 import keras
@@ -11,7 +10,11 @@ import tensorflow as tf
 from athe_tf.models.features import penultimate
 from athe_tf.saving.card import CARD, describe
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.files import write_text
+from athe_tf.utils.files import recover_folder, replacing_folder, write_text
+from athe_tf.utils.locks import lock_name, locked
+
+#: What an export contains.
+EXPORTED = {"assets", "fingerprint.pb", "saved_model.pb", "variables", CARD}
 
 
 def export(
@@ -19,8 +22,9 @@ def export(
 ) -> dict[str, Any]:
     """Writes `net` as a SavedModel that can be attacked like the original.
 
-    Its endpoints are `serve` (logits) and `features` (penultimate features), for any batch size; gradients
-    with respect to the images flow through both. The file `athe_tf.json` in the same folder is a model card:
+    Its endpoints are `serve` (logits) and, if the model ends in a `Dense` or `CosineDense`, `features`
+    (penultimate features), for any batch size; gradients with respect to the images flow through both. The
+    file `athe_tf.json` in the same folder is a model card:
     the head, its scale, the margin of training, the number of classes and the normalization.
 
     Example:
@@ -34,18 +38,37 @@ def export(
         net: A Keras classifier.
         folder: Where to write. Must not exist, unless `replace`.
         margin: The margin of training, for the card. Defaults to `None`: unknown.
-        replace: Delete what is in `folder`. Defaults to `False`.
+        replace: Replace the export in `folder`, once the new one is complete. Defaults to `False`.
 
     Returns:
         The card.
     """
+    folder = pathlib.Path(folder).absolute()
+    with locked(folder.parent, lock_name(folder.name)):
+        recover_folder(folder)
+        check_replaceable(folder, replace)
+        card = describe(net, margin)
+        with replacing_folder(folder) as new:
+            _write(net, new)
+            write_text(new / CARD, json.dumps(card, indent=2) + "\n")
+    return card
+
+
+def check_replaceable(folder: str | pathlib.Path, replace: bool) -> None:
+    """Raises `InputError` unless `export` may write to a folder."""
     folder = pathlib.Path(folder)
-    if folder.exists():
-        if not replace:
-            raise InputError(
-                f"The folder '{folder}' exists already. Choose another one, or use `replace=True`."
-            )
-        shutil.rmtree(folder)
+    if not folder.exists():
+        return
+    if not replace:
+        raise InputError(f"'{folder}' exists already. Choose another folder, or use `replace=True`.")
+    if not folder.is_dir() or any(path.name not in EXPORTED for path in folder.iterdir()):
+        raise InputError(
+            f"'{folder}' is not an exported model, or contains other files. Only an exported model is "
+            "replaced; choose another folder."
+        )
+
+
+def _write(net: keras.Model, folder: pathlib.Path) -> None:
     archive = keras.export.ExportArchive()
     archive.track(net)
     images = tf.TensorSpec([None, *net.input_shape[1:]], tf.float32, name="images")
@@ -54,6 +77,3 @@ def export(
     if features is not None:
         archive.add_endpoint("features", lambda x: features(x, training=False), input_signature=[images])
     archive.write_out(str(folder), verbose=False)
-    card = describe(net, margin)
-    write_text(folder / CARD, json.dumps(card, indent=2) + "\n")
-    return card

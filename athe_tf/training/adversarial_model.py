@@ -11,9 +11,10 @@ from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import margin_crossentropy
-from athe_tf.models.features import penultimate
+from athe_tf.models.features import Head, find_head, is_softmax_layer
 from athe_tf.training.averaging import WeightAverage
 from athe_tf.training.awp import AWP, restoring
+from athe_tf.training.batch_checks import checked_images_and_labels, with_readable_errors
 from athe_tf.training.crafting import check_batch_norm, crafting_mode
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.utils import replicas, rng
@@ -127,8 +128,9 @@ class AdversarialModel(ModelWithStepLogs):
         self.options: Any = make_options(self.options_class, options, type(self).__name__)
         self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm)
         self.net = net
-        self.head = _checked_head(net)
-        check_margin(margin, type(self.head).__name__, isinstance(self.head, CosineDense))
+        self.head, self._features = _checked_head(net)
+        name_of_head = "unknown" if self.head is None else type(self.head).__name__
+        check_margin(margin, name_of_head, isinstance(self.head, CosineDense))
         self.margin = margin
         self.scale = self.head.scale if isinstance(self.head, CosineDense) else 1.0
         #: Images are crafted and losses computed in float32, or in float64 if the net takes float64 images.
@@ -140,8 +142,7 @@ class AdversarialModel(ModelWithStepLogs):
         self.seed = seed
         self.average = average
         self.averaged: Any = None if average is None else average.attach(net)
-        self._features = penultimate(net)
-        self._averaged_features = None if self.averaged is None else penultimate(self.averaged)
+        self._averaged_head = Head() if self.averaged is None else find_head(self.averaged)
         if weight_perturbation is not None:
             weight_perturbation.check_net(net)
         self.weight_perturbation = weight_perturbation
@@ -244,11 +245,12 @@ class AdversarialModel(ModelWithStepLogs):
 
     def victim(self, training: bool, averaged: bool = False) -> Victim:
         """The net, or its average, as an attack sees it during this step."""
-        net, features = (self.averaged, self._averaged_features) if averaged else (self.net, self._features)
+        net = self.averaged if averaged else self.net
+        head, features = self._averaged_head if averaged else (self.head, self._features)
         return Victim(
             lambda x: net(x, training=training),
             features=None if features is None else (lambda x: features(x, training=training)),
-            head=net.layers[-1],
+            head=head,
             scale=self.scale,
             num_classes=net.output_shape[-1],
             name=net.name,
@@ -349,14 +351,18 @@ class AdversarialModel(ModelWithStepLogs):
                 self.optimizer.build(self.net.trainable_variables)
         if self.train_function is None or force:
             super().make_train_function(force=True)
-            self.train_function = repeatable(self.train_function)
+            self.train_function = with_readable_errors(repeatable(self.train_function))
         return self.train_function
 
     def make_test_function(self, force=False):
         if self.test_function is None or force:
             super().make_test_function(force=True)
-            self.test_function = repeatable(self.test_function)
+            self.test_function = with_readable_errors(repeatable(self.test_function))
         return self.test_function
+
+    def checked_batch(self, data):
+        """The same batch; raises `InputError` unless images lie in [0, 1] and labels are classes."""
+        return checked_images_and_labels(data, self.net.output_shape[-1])
 
     def unpack(self, data):
         """`(images, int32 labels [N], sample weights or None)` from what Keras passes to a step."""
@@ -419,12 +425,17 @@ class AdversarialModel(ModelWithStepLogs):
         self.shipped.export(filepath, **kwargs)
 
 
-def _checked_head(net: keras.Model):
-    """The last layer; refuses a classifier that ends in a softmax."""
-    head = net.layers[-1] if net.layers else None
+def _checked_head(net: keras.Model) -> Head:
+    """The head; refuses a classifier that ends in a softmax, or whose number of classes is not known."""
     check(
-        not isinstance(head, keras.layers.Softmax)
-        and getattr(head, "activation", None) is not keras.activations.softmax,
+        getattr(net, "output_shape", None) is not None,
+        f"The number of classes of the model '{net.name}' is not known, as its layers are called in Python "
+        "code. Wrap it: net = keras.Model(images, net(images)) with images = keras.Input(image_shape).",
+    )
+    head = find_head(net)
+    check(
+        not is_softmax_layer(head.layer)
+        and getattr(head.layer, "activation", None) is not keras.activations.softmax,
         "Training and attacks need logits, and this model ends in a softmax. Leave the softmax out.",
     )
     return head

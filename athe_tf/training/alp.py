@@ -9,8 +9,9 @@ from athe_tf.training.options import ALPOptions
 class ALP(AdversarialModel):
     """ALP: cross-entropy on both images, plus the distance between their logits (Kannan et al., 2018).
 
-    Training objective (Table 1 of the HE paper): `0.5 CE(f(x), y) + 0.5 CE(f(x*), y) + pairing * D(x, x*)`,
-    with HE the margin loss of Eq. 6 in the first two terms. `D` compares the logits divided by the head's
+    Training objective (Table 1 of the HE paper), with a for `clean_weight`:
+    `a CE(f(x), y) + (1 - a) CE(f(x*), y) + pairing * D(x, x*)`, with HE the margin loss of Eq. 6 in the first
+    two terms. `D` compares the logits divided by the head's
     scale, that is cosines with HE. The attack maximises `CE(f(x'), y)`, never with a margin.
 
     Where paper and released HE code differ: the paper's `D` is the l2 norm of the difference, the code's is
@@ -29,6 +30,8 @@ class ALP(AdversarialModel):
         attack: Crafts the training images.
         pairing: The weight of `D`, the paper's lambda. Defaults to 0.5.
         pairing_form: `"mse"` (default) or `"l2"`.
+        clean_weight: The weight of the clean images, the paper's alpha. Defaults to 0.5, as in the code; the
+            paper does not state it.
         **kwargs: Those of `AdversarialModel`.
     """
 
@@ -41,14 +44,18 @@ class ALP(AdversarialModel):
         *,
         pairing: float = ALPOptions.pairing,
         pairing_form: str = ALPOptions.pairing_form,
+        clean_weight: float = ALPOptions.clean_weight,
         **kwargs,
     ):
-        super().__init__(net, attack, pairing=pairing, pairing_form=pairing_form, **kwargs)
+        super().__init__(
+            net, attack, pairing=pairing, pairing_form=pairing_form, clean_weight=clean_weight, **kwargs
+        )
 
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.net(x, training=True)
         adversarial = self.net(x_adv, training=True)
-        losses = 0.5 * self.crossentropy(y, clean) + 0.5 * self.crossentropy(y, adversarial)
+        share = self.options.clean_weight
+        losses = share * self.crossentropy(y, clean) + (1.0 - share) * self.crossentropy(y, adversarial)
         distance = logit_pairing(clean / self.scale, adversarial / self.scale, self.options.pairing_form)
         losses += self.options.pairing * distance
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)

@@ -5,6 +5,7 @@ import contextlib
 import keras
 import tensorflow as tf
 
+from athe_tf.models.features import find_head
 from athe_tf.training.options import PerturbationOptions, check_perturbation
 from athe_tf.utils import replicas
 from athe_tf.utils.options import check_option
@@ -43,7 +44,7 @@ class AWP:
 
     def check_net(self, net: keras.Model) -> None:
         """Raises `InputError` for a classifier whose weights cannot be perturbed."""
-        check_perturbation(self.gamma, getattr(net.layers[-1], "weight_norm", None))
+        check_perturbation(self.gamma, getattr(find_head(net).layer, "weight_norm", None))
 
     def perturbed(self, net: keras.Model, gradients, update):
         """Context in which the weights of `net` are moved along `gradients`; restored afterwards."""

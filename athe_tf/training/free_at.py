@@ -18,9 +18,10 @@ class FreeAT(AdversarialModel):
     of the noise, which takes an ascent step and is projected to the ball. The noise is never reset: a batch
     starts with the noise of the batch before, and the first one with zeros. A pixel that the noise pushes out
     of [0, 1] has no gradient through the clip, so its noise stays as it is: on images with many black or
-    white pixels, it soon has no effect there. With `noise_in_box`, image plus noise is clipped to [0, 1]
-    after each step, so that the pixel keeps its gradient; so does the code of Wong et al. (2020), whose
-    settings are those of Table 3 of the HE paper.
+    white pixels, it soon has no effect there. With `noise_in_box`, the noise is shortened after each step so
+    that image plus noise stays in [0, 1], and the network sees `x + noise` without a clip: so does the code
+    of Wong et al. (2020), whose settings are those of Table 3 of the HE paper. In the first replay of a batch
+    the noise is that of other images, and the sum may then leave [0, 1].
 
     Training objective: `CE(f(x + noise), y)`, with HE the margin loss of Eq. 6. Because the pass is shared,
     the noise maximizes the same loss: this is the only framework whose attack contains the margin and the
@@ -43,7 +44,8 @@ class FreeAT(AdversarialModel):
             `FGSM` is epsilon, as in the paper.
         replays: Updates per batch. Defaults to 8.
         batch_size: Images per batch, over all replicas; smaller batches are allowed.
-        noise_in_box: Clip image plus noise to [0, 1] after each step. Defaults to `False`.
+        noise_in_box: After each step, keep image plus noise in [0, 1], instead of clipping it in the forward
+            pass. Defaults to `False`.
         **kwargs: Those of `AdversarialModel`; `bn_mode` can only be `"train"`.
     """
 
@@ -96,9 +98,10 @@ class FreeAT(AdversarialModel):
             # When a new period begins, the noise still has the size of a larger ball.
             noise = self.attack.threat.project_perturbation(noise, self.epsilon())
         moved = x + noise
-        x_adv = tf.clip_by_value(moved, 0.0, 1.0)
+        x_adv = moved if self.options.noise_in_box else tf.clip_by_value(moved, 0.0, 1.0)
         terms, loss, gradients, (slope,) = self.backward(x, x_adv, y, sample_weight, sources=[x_adv])
-        self._keep_noise(rows, self.stepped(x, noise, through_clip(slope, moved)))
+        slope = slope if self.options.noise_in_box else through_clip(slope, moved)
+        self._keep_noise(rows, self.stepped(x, noise, slope))
         self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
 

@@ -28,10 +28,11 @@ class LLR(AdversarialModel):
     The search for d* starts at a random point of the ball and maximizes g, with the statistics of the clean
     batch in every batch normalization. Moving statistics are updated once per step, by the clean images.
 
-    Where paper and released code differ: `preset="paper"` is the paper's form, 1, 4 and 3 as weights and sign
-    steps on the gradient of g itself; `preset="code"` has the weights 2, 4 and 1.2, takes Adam steps (in the
-    code: rate 0.1), and leaves the gradient of the tangent out of the ascent. The paper uses 15 steps on
-    CIFAR-10, the code 10, and 2 were used on ImageNet.
+    `preset="paper"` climbs g itself, as the definition of gamma says. Its weights 1, 4 and 3 are those of
+    third-party code, and sign steps a choice of this package: how the paper searched could not be checked.
+    Its authors' rebuttal names 15 steps on CIFAR-10 and 2 on ImageNet. `preset="code"` is the released code:
+    weights 2, 4 and 1.2, Adam steps (rate 0.1, 10 of them), and no gradient of the tangent in the ascent. The
+    code also decays kernels only and crops from reflected borders: see `configs/cifar_llr_code.flags`.
 
     Dropout would make the compared passes differ: use networks without it.
 

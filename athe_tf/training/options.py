@@ -84,10 +84,6 @@ def check_rising(values, shown: str, above: float | None = None, strict: bool = 
     )
 
 
-#: The margins of the HE paper, by head; others have none.
-HEAD_MARGINS = {"he": 0.2, "mhe": 0.1}
-
-
 def check_margin(margin: float, head: str, has_scale: bool) -> None:
     """Raises `InputError` for a margin that the loss of a head cannot have.
 
@@ -253,6 +249,7 @@ class ALPOptions(FrameworkOptions):
     implementation = "alp:ALP"
     pairing: float = option(0.5, "Weight of the logit pairing.", least=0)
     pairing_form: str = option("mse", "Distance; the paper has l2.", choices=("mse", "l2"))
+    clean_weight: float = option(0.5, "Weight of the clean images, the paper's alpha.", least=0, below=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,6 +259,7 @@ class TRADESOptions(FrameworkOptions):
     default_start = "gaussian"
     starts = _AWAY
     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    divergence: str = option("kl", "Divergence; ce is Table 1 of the HE paper.", choices=("kl", "ce"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,7 +282,7 @@ class FreeATOptions(FrameworkOptions):
     bn_modes = ("train",)
     takes_batch_size = True
     replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", least=1)
-    noise_in_box: bool = option(False, "Clip image plus noise to [0, 1] after each step.")
+    noise_in_box: bool = option(False, "Keep image plus noise in [0, 1] after each step, not in the pass.")
 
     @property
     def updates_per_step(self) -> int:
@@ -335,7 +333,7 @@ class LLROptions(FrameworkOptions):
     implementation = "llr:LLR"
     starts = _AWAY
     bn_modes = ("frozen_clean",)
-    #: The values of the paper and of its released code.
+    #: Weights of third-party code with a search by sign steps, and the values of the released code.
     presets: ClassVar[Mapping[str, dict[str, Any]]] = {
         "paper": {
             "nominal_weight": 1.0,

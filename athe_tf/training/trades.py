@@ -1,7 +1,7 @@
 """TRADES: a trade-off between accuracy and the stability of predictions."""
 
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.losses import kl_divergence
+from athe_tf.losses import kl_divergence, prediction_crossentropy
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.options import TRADESOptions
 from athe_tf.utils.errors import InputError
@@ -14,9 +14,11 @@ class TRADES(AdversarialModel):
     first term and no margin in the second. The attack maximises the same divergence. Gradients flow through
     both arguments of the KL.
 
-    Table 1 of the HE paper writes a cross-entropy between the two predictions; its rebuttal and its code
-    use KL, which has the same maximiser. The paper's lambda is `beta` here, `1/lambda` in the TRADES paper.
-    The released TRADES code computes the clean logits twice; here they are computed once and used twice.
+    Table 1 of the HE paper writes a cross-entropy between the two predictions, `divergence="ce"`; its
+    rebuttal and its code use KL, the default. The two differ by the entropy of f(x): the attack is the same,
+    and the cross-entropy also makes clean predictions more certain. The paper's lambda is `beta` here,
+    `1/lambda` in the TRADES paper. The released TRADES code computes the clean logits twice; here they are
+    computed once and used twice.
 
     Example:
 
@@ -30,13 +32,22 @@ class TRADES(AdversarialModel):
         attack: A PGD attack. An attack on KL with the same settings is used for crafting, and this one for
             validation. It starts from `0.001 N(0, I)` unless it is given a `start`; `"zero"` is refused.
         beta: Weight of the divergence, 1 to 10. Defaults to 6.
+        divergence: `"kl"` (default), or `"ce"` as Table 1 of the HE paper writes it.
         **kwargs: Those of `AdversarialModel`.
     """
 
     options_class = TRADESOptions
 
-    def __init__(self, net, attack: Attack | None = None, *, beta: float = TRADESOptions.beta, **kwargs):
-        super().__init__(net, attack, beta=beta, **kwargs)
+    def __init__(
+        self,
+        net,
+        attack: Attack | None = None,
+        *,
+        beta: float = TRADESOptions.beta,
+        divergence: str = TRADESOptions.divergence,
+        **kwargs,
+    ):
+        super().__init__(net, attack, beta=beta, divergence=divergence, **kwargs)
 
     def prepared_attack(self, attack):
         attack = super().prepared_attack(attack)
@@ -50,7 +61,8 @@ class TRADES(AdversarialModel):
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.net(x, training=True)
         adversarial = self.net(x_adv, training=True)
-        losses = self.crossentropy(y, clean) + self.options.beta * kl_divergence(clean, adversarial)
+        distance = prediction_crossentropy if self.options.divergence == "ce" else kl_divergence
+        losses = self.crossentropy(y, clean) + self.options.beta * distance(clean, adversarial)
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)
 
     def crafting_passes(self) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 import math
 
 from athe_tf.utils.errors import check, check_choice
+from athe_tf.utils.number_format import parse_number
 
 NORMS = ("linf", "l2", "l1")
 STARTS = ("uniform", "gaussian", "zero")
@@ -28,3 +29,29 @@ def check_epsilon(norm: str, epsilon: float, shown: str = "epsilon") -> None:
         f"Pixels lie in [0, 1], so {shown} must not exceed 1 in linf. Received: {shown}={epsilon:g}. "
         f"Did you mean {shown}={epsilon:g}/255?",
     )
+
+
+def check_logit_scale(logit_scale: float | str, shown: str = "logit_scale") -> None:
+    """Raises `InputError` unless a scale of logits is `"model"` or a positive number.
+
+    Args:
+        logit_scale: The scale.
+        shown: How the message calls it.
+    """
+    check(
+        logit_scale == "model" or (isinstance(logit_scale, int | float) and logit_scale > 0),
+        f"{shown} must be 'model' or a number larger than 0. Received: {shown}={logit_scale}.",
+    )
+
+
+def parse_logit_scale(text: str, shown: str = "logit_scale") -> float | str:
+    """Reads a scale of logits: `"model"` or a number.
+
+    Example:
+
+    >>> parse_logit_scale("15")
+    15.0
+    """
+    scale = text if text == "model" else parse_number(text)
+    check_logit_scale(scale, shown)
+    return scale

@@ -72,16 +72,52 @@ class OptimizerWithCoupledDecay(keras.optimizers.Optimizer):
 
 
 class ModelWithStepLogs(keras.Model):
-    """Base class of models whose steps choose which metrics they log.
+    """Base class of models that check their batches and whose steps choose which metrics they log.
 
     `fit` and `evaluate` report the metrics of the model only if a step logs *all* of them. Otherwise they
     report what the step returned, which on several replicas is the mean of what each logs for itself.
     """
 
+    # `predict` makes its function another way, and takes any images.
+    _checks_batches = False
+
     @property
     def loss_tracker(self) -> keras.metrics.Mean:
         """The metric behind the reported "loss", which has no public name."""
         return self._loss_tracker
+
+    def checked_batch(self, data):
+        """The batch of a step of `fit` or `evaluate`; raises an error if it cannot be used.
+
+        Called on every replica, outside of what XLA compiles, where assertions have no effect.
+        """
+        return data
+
+    def _make_function(self, step_function):
+        self._checks_batches = True
+        try:
+            return super()._make_function(step_function)
+        finally:
+            self._checks_batches = False
+
+    def _autoconvert_optionals(self, step_func):
+        # The only place between the iterator and the step.
+        step = super()._autoconvert_optionals(step_func)
+        if not self._checks_batches:
+            return step
+
+        @functools.wraps(step)
+        def checked_step(data):
+            strategy = self.distribute_strategy
+            data = strategy.run(self.checked_batch, args=(data,))
+            parts = [
+                part for value in tf.nest.flatten(data) for part in strategy.experimental_local_results(value)
+            ]
+            # No replica starts before all were checked: it would wait for the others for ever.
+            with tf.control_dependencies([part for part in parts if part is not None]):
+                return step(data)
+
+        return checked_step
 
     def _get_metrics_result_or_logs(self, logs) -> dict:
         results = self.get_metrics_result()

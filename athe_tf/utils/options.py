@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.printable import is_control
 from athe_tf.utils.registry import unknown_name
 
 
@@ -61,11 +62,17 @@ def check_option(options_class, name: str, value, shown: str | None = None) -> N
         return
     if rules.get("choices") is not None and value not in rules["choices"]:
         raise unknown_name(shown, str(value), rules["choices"])
+    for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
+        check(
+            not any(map(is_control, str(text))),
+            f"{shown} must be a text without line breaks and other control characters. Received: {text!r}. "
+            "Rename the file or folder.",
+        )
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         bounds = _bounds(rules)
         check(
-            not bounds or (math.isfinite(value) and _within(value, rules)),
-            f"{shown} must {bounds}. Received: {shown}={value:g}.",
+            not bounds or (_is_finite(value) and _within(value, rules)),
+            f"{shown} must {bounds}. Received: {shown}={_number(value)}.",
         )
 
 
@@ -73,12 +80,20 @@ def _bounds(rules) -> str:
     least, above, below = (rules.get(name) for name in ("least", "above", "below"))
     if below is not None:
         left, low = ("[", least) if above is None else ("(", above)
-        return f"lie in {left}{low:g}, {below:g})"
+        return f"lie in {left}{_number(low)}, {_number(below)})"
     if above is not None:
-        return f"be a finite number larger than {above:g}"
+        return f"be a finite number larger than {_number(above)}"
     if least is not None:
-        return "be finite and not negative" if least == 0 else f"be at least {least:g}"
+        return "be finite and not negative" if least == 0 else f"be at least {_number(least)}"
     return ""
+
+
+def _number(value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _is_finite(value) -> bool:
+    return isinstance(value, int) or math.isfinite(value)  # a large integer is no float
 
 
 def _within(value, rules) -> bool:

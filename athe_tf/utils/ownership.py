@@ -16,9 +16,10 @@ from athe_tf.utils.files import TEMPORARY
 _SIGNATURE = re.compile(r"<!-- athe_tf ([0-9a-f]{16}) -->\n\Z")
 #: Arrays of every `examples.npz`.
 EXAMPLE_ARRAYS = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
-#: Arrays of every file of a state folder; the file that identifies its model and images; the suffix of files
-#: with images.
-STATE_ARRAYS = frozenset({"identity.npy", "logits.npy"})
+#: The array that marks the files of a state folder, and all arrays that each of them has; the file that
+#: identifies its model and images; the suffix of files with images.
+STATE_FORMAT = "athe_tf_state"
+STATE_ARRAYS = frozenset({"identity.npy", f"{STATE_FORMAT}.npy"})
 OWNER = "evaluation.npz"
 IMAGES = ".images.npy"
 

@@ -287,7 +287,7 @@ def test_dlr_with_two_classes_is_refused_with_a_remedy():
     [
         ("apgd-ce-0", {}, "`steps` must be at least 1"),
         ("apgd-ce", {"restarts": 0}, "`?restarts`? must be at least 1"),
-        ("apgd-ce", {"logit_scale": -1}, "Expected 'model' or a positive number"),
+        ("apgd-ce", {"logit_scale": -1}, "must be 'model' or a number larger than 0"),
         ("apgd-ce", {"larger_epsilon": True}, "schedule for norm='l1'. Received: norm='linf'"),
         ("apgd-t", {"n_targets": 0}, "`n_targets` must be at least 1"),
         ("apgd-t", {"loss": "ce"}, "Invalid arguments for the attack"),

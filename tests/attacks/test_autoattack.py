@@ -296,7 +296,7 @@ def test_a_state_of_something_else_is_refused(linear, tmp_path):
     others = {
         "epsilon": (AutoAttack(0.04, **settings), linear, IMAGES, {}),
         "images and labels": (AutoAttack(0.03, **settings), linear, IMAGES[::-1].copy(), {}),
-        "other logits": (AutoAttack(0.03, **settings), linear_model(scale=1.01), IMAGES, {}),
+        "model": (AutoAttack(0.03, **settings), linear_model(scale=1.0001), IMAGES, {}),
         "seed": (AutoAttack(0.03, **settings), linear, IMAGES, {"seed": 1}),
     }
     for what, (attack, model, x, kwargs) in others.items():

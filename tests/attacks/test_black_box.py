@@ -15,7 +15,7 @@ from tests.linear_case import grey_images, linear_model, predictions, radii
 IMAGES = grey_images()
 # Small budgets: (name, arguments, most queries of an image).
 CASES = {
-    "square": ("square-60", {}, 60),
+    "square": ("square-60", {}, 60 + 2),
     "spsa": ("spsa-4", {"samples": 8, "norm": "l2"}, 1 + 4 * 17),
     "zoo": ("zoo-80", {}, 80),
     "zoo-threshold": ("zoo-80", {"mode": "threshold"}, 80),

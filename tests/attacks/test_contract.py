@@ -63,6 +63,7 @@ class Case:
             features=lambda x: self._counted(inner.features, x),
             head=inner.head,
             num_classes=CLASSES,
+            digest=inner.digest,
         )
 
     def _counted(self, function, x):

@@ -284,7 +284,7 @@ def test_unknown_names_are_answered(name, message):
         ({"restarts": 0}, "`?restarts`? must be at least 1"),
         ({"start": "unifrom"}, "Unknown start 'unifrom'. Did you mean 'uniform'"),
         ({"select": "best"}, "Received: select='best'"),
-        ({"logit_scale": 0}, "Expected 'model' or a positive number"),
+        ({"logit_scale": 0}, "must be 'model' or a number larger than 0"),
         ({"loss": "cee"}, "Unknown attack loss 'cee'. Did you mean 'ce'"),
         ({"stepz": 3}, "Invalid arguments for the attack .*stepz"),
     ],

@@ -139,7 +139,7 @@ def test_the_contract_holds_in_every_norm(norm, shared):
     pieces = attack.run(model, x, y, batch_size=7, seed=5)
     np.testing.assert_array_equal(whole.success, pieces.success)
     np.testing.assert_array_equal(whole.queries, pieces.queries)
-    assert whole.queries.max() <= 50 and whole.success.any()
+    assert whole.queries.max() <= 50 + 2 and whole.success.any()
     x_adv = np.concatenate([whole.x_adv, attack(model, x, y)])
     assert np.isfinite(x_adv).all() and x_adv.min() >= 0 and x_adv.max() <= 1
     distance = attack.threat.distance(np.concatenate([x, x]), x_adv).numpy()
@@ -163,7 +163,13 @@ def test_more_queries_and_restarts_never_help_the_model(linear):
     )
     for stronger in (more, again):
         assert not (few.success & ~stronger.success).any() and stronger.success.sum() > few.success.sum()
-    assert again.queries.max() <= 4 * 12
+    assert again.queries.max() <= 4 * (12 + 2)
+
+
+def test_the_number_of_proposals_is_that_of_autoattack(linear):
+    # The clean image and the start come on top.
+    result = attacks.get("square-9", epsilon=1e-6).run(linear, IMAGES, predictions(linear, IMAGES))
+    assert not result.success.any() and (result.queries == 9 + 2).all()
 
 
 def test_the_call_gives_the_best_point_of_an_image_that_stands(linear):
@@ -200,7 +206,7 @@ def test_a_trailing_number_is_the_budget():
     [
         ({"p_init": 0.0}, r"`p_init` must lie in \(0, 1\]"),
         ({"restarts": 0}, "`?restarts`? must be at least 1"),
-        ({"n_queries": 1}, "at least 2 queries"),
+        ({"n_queries": 0}, "at least 1 quer"),
     ],
 )
 def test_impossible_arguments_are_refused(kwargs, message):

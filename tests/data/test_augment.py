@@ -44,6 +44,13 @@ def test_pad_crop_flip_equals_a_slow_loop(mode, padding):
     np.testing.assert_array_equal(result, expected)
 
 
+def test_reflect_crop_flip_reflects_at_the_border():
+    images, ids = tf.constant(some_images()), np.arange(40)
+    found = augment.reflect_crop_flip(images, 7, ids)
+    np.testing.assert_array_equal(found, augment.pad_crop_flip(images, 7, ids, mode="reflect"))
+    assert not np.array_equal(found, augment.pad_crop_flip(images, 7, ids))
+
+
 def test_every_offset_and_both_sides_of_the_coin_occur_equally_often():
     count = 9000
     # A single bright pixel in the middle tells where the window was: 9 places with padding 1.

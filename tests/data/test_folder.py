@@ -1,5 +1,7 @@
 """`folder:PATH`: image files in folders, and every way in which they can be wrong."""
 
+import os
+import struct
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import tensorflow as tf
 from athe_tf import data
 from athe_tf.data import folder, names
 from athe_tf.utils.errors import InputError
+from benchmarks.malformed import folders
 
 
 def numbered(number, size=(8, 8), channels=3):
@@ -98,6 +101,56 @@ def test_a_broken_file_is_named(root):
         data.load(f"folder:{root}")
 
 
+def test_folders_of_archive_programs_are_no_classes(root):
+    for name in ("__MACOSX", ".ipynb_checkpoints", "@eaDir"):
+        (root / "train" / name).mkdir()
+    assert data.load(f"folder:{root}").class_names == ("ant", "bee")
+
+
+def test_a_class_without_images_is_refused(root):
+    (root / "train" / "aphid").mkdir()
+    with pytest.raises(InputError, match=r"no images in `train`: \['aphid'\]"):
+        data.load(f"folder:{root}")
+
+
+def odd_entries(folder):
+    (folder / "folder.png").mkdir()
+    yield "folder.png"
+    (folder / "link.png").symlink_to("nothing")
+    yield "link.png"
+    os.mkfifo(folder / "pipe.png")
+    yield "pipe.png"
+
+
+def test_what_is_named_like_an_image_but_is_no_file_is_refused_at_once(root):
+    for name in odd_entries(root / "train" / "ant"):
+        path = root / "train" / "ant" / name
+        with pytest.raises(InputError, match=f"{name} is named like an image, but is not a file"):
+            data.load(f"folder:{root}")
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_name_that_is_no_text_is_refused(root):
+    (root / "train" / "ant" / os.fsdecode(b"\xff.png")).write_bytes(b"")
+    with pytest.raises(InputError, match=r"udcff.png' is not UTF-8. Rename it"):
+        data.load(f"folder:{root}")
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg"])
+def test_an_image_that_declares_more_pixels_than_any_photograph_is_not_decoded(root, kind):
+    path = root / "train" / "ant" / f"bomb.{kind}"
+    write(path, numbered(3))
+    content = path.read_bytes()
+    if kind == "png":
+        content = content[:16] + struct.pack(">II", 40_000, 40_000) + content[24:]
+    else:
+        start = content.index(b"\xff\xc0")
+        content = content[: start + 5] + struct.pack(">HH", 40_000, 40_000) + content[start + 9 :]
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"bomb.{kind} declares 40000 x 40000 pixels"):
+        data.load(f"folder:{root}")
+
+
 def test_more_than_memory_holds_is_refused(root, monkeypatch):
     monkeypatch.setattr(folder, "IN_MEMORY_BYTES", 1000)
     with pytest.raises(InputError, match=r"do not fit in memory.*Use a smaller `image_size`"):
@@ -131,3 +184,12 @@ athe_tf.data.names.check_name("folder:{root}")
 assert "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in folders.malformed()])
+def test_every_malformed_folder_is_refused(tmp_path, name):
+    folders.write_good(tmp_path)
+    assert data.load(f"folder:{tmp_path}").num_classes == 2
+    dict(folders.malformed())[name](tmp_path)
+    with pytest.raises(InputError):
+        data.load(f"folder:{tmp_path}")

@@ -146,9 +146,9 @@ def test_all_streams_share_one_copy_of_the_images():
             r"Expected uint8, or floats .* Received: dtype=int64",
         ),
         (
-            np.full([4, 8, 8, 1], 2.64),
+            np.full([4, 8, 8, 1], -2.64),
             np.zeros(4, int),
-            r"min=2.64, max=2.64.*normalisation inside the model",
+            r"min=-2.64, max=-2.64.*normalization inside the model",
         ),
         (np.full([4, 8, 8, 1], np.nan), np.zeros(4, int), r"must lie in \[0, 1\]. Received: min=nan"),
         (np.zeros([4, 8, 8, 1]), np.zeros(3, int), r"Expected 4 labels. Received: 3"),

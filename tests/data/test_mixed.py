@@ -79,7 +79,7 @@ def test_measuring_sees_the_own_images_alone(mixed):
             r"must have the shape of the others, \(4, 4, 1\). Received: \(5, 5, 1\)",
         ),
         (lambda: MixedSet(labelled(9, 0), labelled(9, 0), 0.1).stream(4, seed=0), "images of both sets"),
-        (lambda: MixedSet(labelled(9, 0), labelled(2, 0), 0.5).stream(8, seed=0), "needs 4 extra images"),
+        (lambda: MixedSet(labelled(9, 0), labelled(3, 0), 0.5).stream(8, seed=0), "needs 4 extra images"),
     ],
 )
 def test_what_cannot_be_mixed_is_refused(make, message):

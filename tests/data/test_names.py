@@ -69,7 +69,8 @@ def test_a_name_is_a_string():
 
 
 def test_names_are_checked_without_tensorflow(tmp_path):
-    np.savez(tmp_path / "a.npz", x_train=0, y_train=0, x_test=0, y_test=0)
+    x, y = np.full([4, 2, 2, 1], 9, "uint8"), np.arange(4) % 2
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     code = f"""
 import sys, athe_tf.data.names
 for name in ("digits", "cifar10", "some_other_set", "npz:{tmp_path}/a.npz"):

@@ -6,6 +6,7 @@ import pytest
 from athe_tf import data
 from athe_tf.data import names
 from athe_tf.utils.errors import InputError
+from benchmarks.malformed import archives
 
 
 def good(train=60, test=20, **changes):
@@ -125,7 +126,7 @@ IMAGES = np.zeros([60, 6, 5, 3], np.uint8)
             r"0..L-1 without a gap. Received: 0..3 without \[0\] in `y_train`",
         ),
         ({"y_train": np.zeros(60, int)}, r"needs at least 2 classes"),
-        ({"y_train": np.array([None] * 60)}, r"`y_train` of .* cannot be read: Object arrays"),
+        ({"y_train": np.array([None] * 60)}, r"`y_train` of .* cannot be read: it contains Python objects"),
         (
             {"x_test": np.zeros([20, 5, 5, 3], np.uint8)},
             r"the same shape. Expected \(5, 5, 3\).*Received: \(6, 5, 3\) in `x_train`",
@@ -136,6 +137,27 @@ IMAGES = np.zeros([60, 6, 5, 3], np.uint8)
 def test_a_wrong_file_is_explained(tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         data.load(save(tmp_path, good(**changes)))
+
+
+@pytest.mark.parametrize("shape", [(20, 3, 32, 32), (20, 1, 28, 28), (20, 1, 8, 8)])
+def test_channels_first_are_refused_with_the_transpose(tmp_path, shape):
+    arrays = {"x_train": np.full(shape, 7, "uint8"), "x_test": np.full(shape, 7, "uint8")}
+    with pytest.raises(InputError, match=r"channels first.*transpose\(0, 2, 3, 1\)"):
+        data.load(save(tmp_path, good(20, 20, **arrays)))
+
+
+def test_floats_that_were_cast_to_uint8_are_refused(tmp_path):
+    images = np.random.RandomState(0).uniform(0, 2, [60, 6, 5, 3]).astype("uint8")
+    with pytest.raises(InputError, match="nothing but 0 and 1.*save the floats"):
+        data.load(save(tmp_path, good(x_train=images)))
+
+
+@pytest.mark.parametrize("label", [10**10, 10**14, 2**63 - 1])
+def test_a_huge_label_takes_no_memory(tmp_path, label):
+    labels = np.arange(60) % 3
+    labels[7] = label
+    with pytest.raises(InputError, match=rf"Received: 0..{label} without \[3, 4, 5"):
+        data.load(save(tmp_path, good(y_train=labels)))
 
 
 def test_missing_file():
@@ -178,3 +200,32 @@ def test_a_damaged_archive_is_explained(tmp_path):
 def test_validation_must_leave_something_to_train_on(tmp_path, size):
     with pytest.raises(InputError, match=rf"less than the 60 training images .* validation_size={size}"):
         data.load(save(tmp_path, good()), validation_size=size)
+
+
+def test_every_malformed_archive_is_refused_with_its_name(tmp_path):
+    path = tmp_path / "data.npz"
+    written = [
+        (name, lambda changes=changes: save(tmp_path, good_arrays_but(changes)))
+        for name, changes in archives.malformed_arrays()
+    ]
+    # Four gigabytes of zeros take seconds to compress; the next test has fewer.
+    written += [(name, write) for name, write in archives.damaged(path) if name != "bomb"]
+    for name, write in written:
+        write()
+        with pytest.raises(InputError) as caught:
+            data.load(f"npz:{path}")
+        assert "data.npz" in str(caught.value) or "`" in str(caught.value), name
+
+
+def good_arrays_but(changes):
+    return {key: value for key, value in {**archives.good_arrays(), **changes}.items() if value is not None}
+
+
+def test_an_archive_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
+    name = save(tmp_path, good(x_train=np.zeros([60, 64, 64, 3], "uint8")), np.savez_compressed)
+    monkeypatch.setattr("athe_tf.utils.archives.BELIEVED_BYTES", 1000)
+    with pytest.raises(InputError, match="grows from .* to 737,280 bytes"):
+        data.load(name)
+    monkeypatch.setattr("athe_tf.utils.archives.available_memory", lambda: 700_000)
+    with pytest.raises(InputError, match="`x_train` of .* does not fit in memory"):
+        data.load(name)

@@ -1,6 +1,8 @@
 """TensorFlow Datasets by name: in memory and streamed, from files that these tests write, and mocked."""
 
 import io
+import json
+import shutil
 import socket
 
 import numpy as np
@@ -12,38 +14,8 @@ from tensorflow.python.eager import context
 from athe_tf import data
 from athe_tf.data import tfds as tfds_loader
 from athe_tf.utils.errors import InputError
-
-
-def write_set(root, name, splits, image=None, label=None, shards=4):
-    """Writes a prepared TFDS set, `splits` from a split to its images and labels."""
-    features = tfds.features.FeaturesDict(
-        {
-            "image": image or tfds.features.Image(shape=(8, 8, 3), encoding_format="png"),
-            "label": label or tfds.features.ClassLabel(names=["ant", "bee", "cow"]),
-        }
-    )
-    folder = root / name / "1.0.0"
-    folder.mkdir(parents=True)
-    infos = []
-    for split, (images, labels) in splits.items():
-        template = tfds.core.ShardedFileTemplate(
-            data_dir=str(folder), dataset_name=name, split=split, filetype_suffix="tfrecord"
-        )
-        parts = np.array_split(np.arange(len(labels)), shards)
-        for shard, ids in enumerate(parts):
-            path = template.sharded_filepath(shard_index=shard, num_shards=shards)
-            with tf.io.TFRecordWriter(str(path)) as file:
-                for i in ids:
-                    example = features.encode_example({"image": images[i], "label": labels[i]})
-                    file.write(features.serialize_example(example))
-        infos.append(
-            tfds.core.SplitInfo(
-                name=split, shard_lengths=[len(ids) for ids in parts], num_bytes=0, filename_template=template
-            )
-        )
-    tfds.folder_dataset.write_metadata(
-        data_dir=str(folder), features=features, split_infos=infos, supervised_keys=("image", "label")
-    )
+from athe_tf.utils.graph_checks import readable_errors
+from benchmarks.malformed.tfds_sets import DAMAGE, write_set
 
 
 def numbered(count, first=0):
@@ -136,6 +108,18 @@ def test_streamed_set_started_anywhere_equals_the_uninterrupted_one(streamed, mo
             np.testing.assert_array_equal(y, expected_y)
 
 
+def test_the_fingerprint_of_a_streamed_set_has_names_sizes_and_record_counts(root, streamed, tmp_path):
+    own = streamed.test.fingerprint()
+    assert own.startswith("30 images in 4 files, digest ") and own != streamed.train.fingerprint()
+    shutil.copytree(root, tmp_path / "copy")
+    name = "three_insects-test.tfrecord-00001-of-00004"
+    with open(tmp_path / "copy" / "three_insects" / "1.0.0" / name, "ab") as file:
+        file.write(b"more")
+    moved = data.load("three_insects", data_dir=tmp_path / "copy", validation_size=10)
+    assert moved.train.fingerprint() == streamed.train.fingerprint()
+    assert moved.test.fingerprint() != own
+
+
 def test_streamed_batches_are_static_and_arrays_need_a_limit(streamed):
     images, labels = streamed.train.stream(16, seed=0).element_spec
     assert images.shape == (16, 8, 8, 3) and images.dtype == tf.float32
@@ -208,8 +192,45 @@ def test_labels_out_of_range_stop_a_streamed_set(tmp_path, monkeypatch):
     monkeypatch.setitem(tfds_loader.STATISTICS, "bad_stream", ((0.5,) * 3, (0.2,) * 3))
     test = data.load("bad_stream", data_dir=tmp_path).test
     for dataset in (test.batches(4), test.stream(4, seed=0, epochs=1)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Labels must lie in 0..2"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"integers in 0..2"):
             list(dataset)
+
+
+FEATURE = '"tensorflow_datasets.core.features.class_label_feature.ClassLabel"'
+
+
+@pytest.mark.parametrize("where", ["pythonClassName", "text"])
+def test_a_module_that_features_json_names_is_not_imported(tmp_path, monkeypatch, where):
+    write_set(tmp_path, "strange", {"test": numbered(6)})
+    (tmp_path / "harmful.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "strange" / "1.0.0" / "features.json"
+    if where == "text":
+        # Content that TFDS parses as JSON once more.
+        harm = json.dumps(
+            {"pythonClassName": FEATURE[1:-1], "jsonFeature": {"json": '{"type": "harmful.Label"}'}}
+        )
+        content = file.read_text().replace('"label": {', f'"other": {harm}, "label": {{')
+    else:
+        content = file.read_text().replace(FEATURE, '"harmful.Label"')
+    assert content != file.read_text()
+    file.write_text(content)
+    with pytest.raises(InputError, match=r"not a feature of TensorFlow Datasets.*harmful.Label"):
+        data.load("strange", data_dir=tmp_path)
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("limit", [0, 2**30])
+def test_damaged_files_are_refused_when_they_are_read(tmp_path, monkeypatch, damage, limit):
+    monkeypatch.setattr(tfds_loader, "IN_MEMORY_BYTES", limit)
+    write_set(tmp_path, "damaged", {"train": numbered(12), "test": numbered(12)})
+    pattern, spoil = DAMAGE[damage]
+    (file,) = (tmp_path / "damaged" / "1.0.0").glob(pattern)
+    spoil(file)
+    with pytest.raises(InputError, match="again|cannot make"), readable_errors():
+        splits = data.load("damaged", data_dir=tmp_path, validation_size=2)
+        list(splits.test.batches(4))
 
 
 @pytest.fixture

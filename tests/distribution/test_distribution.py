@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from athe_tf.distribution import cluster
 from athe_tf.distribution.cluster import Cluster, expand_hosts, find_cluster, wait_for_workers
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.distribution.startup import initialize
@@ -60,6 +61,11 @@ def test_validation_that_keras_splits_unevenly_is_right(replicas):
 
 def test_replicas_need_batches_of_one_size(replicas):
     assert "drop_remainder=True" in str(replicas["refused"])
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+def test_images_of_255_on_one_replica_are_refused(method, replicas):
+    assert "Images must lie in [0, 1]" in str(replicas[f"wrong_values/{method}"])
 
 
 def test_the_images_are_in_memory_once_whatever_the_number_of_replicas(replicas):
@@ -131,7 +137,14 @@ def test_a_chief_is_the_first_worker():
     ("text", "message"),
     [
         ("{", "TF_CONFIG is invalid: Expecting property name"),
-        ("[]", "is invalid"),
+        ("[]", "it is not a JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"cluster": 5}', "its cluster is not an object with lists"),
+        ('{"cluster": {"worker": "a:1"}}', "its cluster is not an object with lists"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": [1]}', "its task is not an object"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": ["worker"]}}', "not a text and a whole number"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"index": 0.5}}', "not a text and a whole number"),
+        ('{"cluster": {"worker": [["a:1"]]}}', "is not host:port"),
         (tf_config(WORKERS, 2), "its task is worker 2, and there are 2"),
         (tf_config(["10.0.0.1"], 0), "'10.0.0.1' is not host:port"),
         (tf_config([WORKERS[0]] * 2, 0), "same address"),
@@ -142,7 +155,7 @@ def test_a_chief_is_the_first_worker():
 def test_a_malformed_tf_config_is_refused_with_an_example(text, message):
     with pytest.raises(InputError, match=message) as caught:
         DistributionSettings("multi_worker").resolve({"TF_CONFIG": text})
-    assert '"10.0.0.1:2222"' in str(caught.value) and text in str(caught.value)
+    assert '"10.0.0.1:2222"' in str(caught.value) and text[:500] in str(caught.value)
 
 
 def test_workers_have_one_cpu_replica_each():
@@ -198,6 +211,16 @@ def test_an_address_in_use_is_named():
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(InputError, match=f"cannot listen at its own address {address}"):
             wait_for_workers(Cluster((address, "127.0.0.1:1"), 0), seconds=0.2)
+
+
+def test_a_worker_listens_at_its_own_address_only():
+    (port,) = free_ports(1)
+    with cluster._answering(f"127.0.0.1:{port}"):
+        assert cluster._answers(f"127.0.0.1:{port}")
+        # Another address of this machine: all of 127.0.0.0/8 is the loopback interface.
+        assert not cluster._answers(f"127.0.0.2:{port}")
+    with cluster._answering(f"localhost:{port}"):
+        assert cluster._answers(f"127.0.0.2:{port}")
 
 
 def test_mirrored_with_one_device_works_and_says_so():

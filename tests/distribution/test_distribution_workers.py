@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import signal
 
 import keras
 import numpy as np
@@ -12,6 +14,7 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import to_json
 from athe_tf.programs.run import train
 from athe_tf.programs.workdir import Workdir, flagfile
+from athe_tf.utils.locks import LOCK
 from tests.small_runs import get_weights, small_cnn_of_one_layer
 from tests.worker_processes import wait_for, workers
 
@@ -139,3 +142,16 @@ def test_a_lost_worker_ends_the_run_and_a_new_start_continues_it(undisturbed, tm
     final = keras.models.load_model(workdir.final, compile=False)
     for one, other in zip(get_weights(final), arrays(undisturbed / "pgd_at.0.npz"), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_worker_that_is_terminated_stops_all_of_them_with_a_backup(tmp_path):
+    config = in_folder(tmp_path / "run", epochs=1000)
+    command = ("tests.tiny_train", *flagfile(config).split(), f"--workdir={config.workdir}")
+    workdir = Workdir(config.workdir)
+    with workers(command, tmp_path / "logs") as processes:
+        wait_for(workdir.metrics, processes)
+        os.kill(processes.running[1].pid, signal.SIGTERM)
+        assert processes.wait(1) == 143 and "A backup was written after epoch" in processes.text(1)
+        assert processes.wait(0) == 1 and "was stopped, so this one stops too" in processes.text(0)
+        assert "Traceback" not in processes.text(0) + processes.text(1)
+    assert workdir.backup.exists() and not (workdir.folder / LOCK).exists()

@@ -1,6 +1,7 @@
 """Accuracy under corruptions: generated images, the published files, and TensorFlow Datasets."""
 
 import io
+import os
 import socket
 
 import numpy as np
@@ -13,7 +14,12 @@ from athe_tf.attacks.engine.journal import Journal
 from athe_tf.data import corruptions
 from athe_tf.data.corruptions import sources
 from athe_tf.evaluation import corruptions as room
-from athe_tf.evaluation.corruptions import ALEXNET_ERRORS, corruption_error, evaluate_corruptions
+from athe_tf.evaluation.corruptions import (
+    ALEXNET_ERRORS,
+    corruption_error,
+    evaluate_corruptions,
+    source_identity,
+)
 from athe_tf.report.sections.corruptions import summary
 from athe_tf.utils.errors import InputError
 
@@ -111,6 +117,24 @@ def test_a_run_that_was_stopped_goes_on(model, photos, tmp_path):
     )
     assert again == whole and {line[0] for line in told} == {"fog 5"}
     assert told[-1][1:3] == (80, 80)
+
+
+@pytest.mark.parametrize("counts", [[3, 2], [-1, 5], [0, 0], [1, 2, 3], [0.5, 1.0]])
+def test_a_state_with_impossible_counts_is_refused(counts, model, photos, tmp_path):
+    journal = Journal(tmp_path / "corruptions.npz", {"seed": 0})
+    journal.save({"fog 5": np.array(counts)})
+    with pytest.raises(InputError, match="cannot be read: expected two counts for 'fog 5', received"):
+        evaluate_corruptions(model, *photos, corruptions=["fog"], severities=[5], journal=journal)
+
+
+def test_replaced_files_of_a_source_are_noticed(tmp_path):
+    source = f"folder:{write_folder(tmp_path / 'c')}"
+    before = source_identity(source)
+    assert source_identity(source) == before
+    os.utime(tmp_path / "c" / "fog.npy", ns=(0, 0))
+    assert source_identity(source) != before
+    name = "cifar10_corrupted"
+    assert source_identity(name, tmp_path / "a") != source_identity(name, tmp_path / "b")
 
 
 # -- the published files ------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ import pytest
 
 import athe_tf
 import athe_tf.evaluation.evaluator as evaluator
-from athe_tf import attacks
+from athe_tf import attacks, models
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.attacks.transfer import transfer_matrix
 from athe_tf.evaluation.attack_plan import make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
+from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol, protocol_for
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
 
@@ -54,15 +54,51 @@ def test_other_protocols_have_their_published_settings():
     assert (table3.steps, table3.restarts) == (50, 10)
     assert (table3.threat.epsilon, table3.step_size) == pytest.approx((8 / 255, 2 / 255))
     imagenet = plan_of("imagenet")
-    assert list(imagenet) == ["pgd-10", "pgd-50"]
+    assert list(imagenet) == ["pgd-10 (scale 1)", "pgd-50 (scale 1)", "pgd-10", "pgd-50"]
     assert imagenet["pgd-50"].attack.step_size == pytest.approx(1 / 255)
-    assert plan_of("benchmark")["rays-10000"].limit == 1000
     blackbox = plan_of("blackbox")
-    assert list(blackbox) == ["zoo-20000", *(f"{a}-{n}" for a in ("spsa", "nes") for n in (20, 50, 80))]
+    estimates = [f"{a}-{n}" for a in ("spsa", "nes") for n in (20, 50, 80)]
+    assert list(blackbox) == ["zoo-20000", "zoo-20000 (threshold)", *estimates]
+    assert blackbox["zoo-20000 (threshold)"].attack.mode == "threshold"
     assert blackbox["nes-80"].attack.samples == 128 and blackbox["nes-80"].attack.sigma == 0.001
-    pas = plan_of("pas")
-    assert pas["pgd-100x10"].attack.step_size == pytest.approx(1 / 255)
-    assert pas["square-5000"].attack.n_queries == 5000
+
+
+@pytest.mark.parametrize(("name", "labels"), [("table3", ["pgd-50x10"]), ("imagenet", ["pgd-10", "pgd-50"])])
+def test_the_tables_of_he_have_a_line_at_scale_one_beside_the_honest_one(name, labels):
+    plan = plan_of(name)
+    for label in labels:
+        published, own = plan[f"{label} (scale 1)"], plan[label]
+        assert (published.attack.logit_scale, own.attack.logit_scale) == (1.0, "model")
+        assert "weak attack" in published.note
+        for setting in ("steps", "restarts", "step_size", "epsilon"):
+            assert getattr(published.attack, setting) == getattr(own.attack, setting)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "epsilon", "step"), [("cifar10", 8 / 255, 1 / 255), ("mnist", 0.4, 0.01)]
+)
+def test_pas_has_the_settings_of_the_released_code_for_each_data_set(dataset, epsilon, step):
+    protocol = protocol_for("pas", dataset)
+    plan = plan_of(protocol.name)
+    assert list(plan) == ["pgd-100x10", "apgd-ce-100x5", "apgd-dlr-100x5", "square-5000"]
+    assert protocol.epsilon == epsilon and plan["pgd-100x10"].attack.step_size == pytest.approx(step)
+    assert [plan[f"apgd-{loss}-100x5"].attack.restarts for loss in ("ce", "dlr")] == [5, 5]
+    assert plan["square-5000"].attack.n_queries == 5000
+
+
+def test_the_mnist_challenge_is_measured_within_three_tenths():
+    plan = plan_of("pas_challenge")
+    assert [item.attack.restarts for item in plan.values()] == [1, 50]
+    assert {(item.attack.epsilon, item.attack.step_size) for item in plan.values()} == {(0.3, 0.01)}
+
+
+def test_rays_has_the_radius_of_its_own_benchmark_and_autoattack_that_of_the_protocol():
+    plan = plan_of("benchmark")
+    rays, autoattack = plan["rays-40000 @ 0.031"], plan["autoattack"]
+    assert (rays.attack.n_queries, rays.attack.epsilon, rays.limit) == (40_000, 0.031, 1000)
+    assert autoattack.attack.epsilon == 8 / 255
+    halved = plan_of("benchmark", epsilon=4 / 255)
+    assert [item.attack.epsilon for item in halved.values()] == pytest.approx([0.0155, 4 / 255])
 
 
 def test_steps_keep_their_proportion_to_another_epsilon():
@@ -85,11 +121,35 @@ def test_an_attack_that_does_not_exist_in_a_norm_is_not_run():
 def test_adaptive_attacks_get_the_margin_and_need_a_hypersphere():
     planned = plan_of("he2020", margin=0.15)["adaptive-pgd-20"]
     assert planned.attack.margin == 0.15
-    assert plan_of("he2020")["adaptive-pgd-20"].attack.margin == 0.2
     planned.check(victim(tiny_net("he")))
     assert planned.not_run is None
     planned.check(victim(tiny_net("linear")))
     assert "needs a hypersphere head" in planned.not_run
+
+
+@pytest.mark.parametrize(("head", "margin"), [("he", 0.2), ("mhe", 0.1), ("fn", 0.0)])
+def test_an_unknown_margin_is_that_of_the_paper_for_the_head(head, margin, monkeypatch):
+    seen = {}
+
+    def recorded(*args, **settings):
+        seen.update(settings)
+        raise InputError("enough")
+
+    monkeypatch.setattr(evaluator, "make_plan", recorded)
+    net = models.build("small_cnn", 4, head=head, input_shape=(8, 8, 1))
+    for options, expected in ((EvaluationOptions(), margin), (EvaluationOptions(margin=0.3), 0.3)):
+        with pytest.raises(InputError, match="enough"):
+            athe_tf.evaluate(net, tiny_batch(4), protocol="he2020", options=options)
+        assert seen["margin"] == expected
+
+
+def test_another_scale_reaches_the_attacks_that_depend_on_it_and_have_none_of_their_own():
+    plan = plan_of("he2020", logit_scale=5.0)
+    assert plan["pgd-20 (scale 5)"].attack.logit_scale == 5.0 and "pgd-20" not in plan
+    assert plan["pgd-20 (scale 1)"].attack.logit_scale == 1.0
+    assert {"cw-linf-20", "deepfool-100", "feature", "fab-20"} <= set(plan), "no loss of theirs depends on it"
+    with pytest.raises(InputError, match="logit_scale must be 'model' or a number larger than 0"):
+        EvaluationOptions(logit_scale=0)
 
 
 def test_a_typo_gets_the_nearest_name():
@@ -109,11 +169,21 @@ def test_transfer_has_a_row_for_each_source_and_attack():
     result = athe_tf.evaluate(one, (x, y), protocol="transfer", epsilon=0.1, checks=False, options=options)
     found = result.to_dict()["transfer"]
     assert found["targets"] == ["one", "other"]
-    assert found["sources"] == ["one, pgd-20", "other, pgd-20", "one, mim-20", "other, mim-20"]
+    attacks_of = ("pgd-10", "pgd-20", "mim-20")
+    assert found["sources"] == [f"{source}, {attack}" for attack in attacks_of for source in ("one", "other")]
     attack = attacks.get("mim-20", epsilon=0.1, step_size=0.1 * 0.003 / 0.031)
     expected = transfer_matrix([one, other], x, y, attack).accuracies
-    np.testing.assert_allclose(found["accuracy"][2:], expected)
+    np.testing.assert_allclose(found["accuracy"][4:], expected)
     assert "crafted on" in str(result)
+
+
+def test_a_substitute_cannot_take_the_place_of_the_model():
+    x, y = tiny_batch(4)
+    net = tiny_net("he", seed=2)
+    for name in (None, "one"):
+        options = EvaluationOptions(substitutes={name or net.name: tiny_net("linear", seed=3)}, name=name)
+        with pytest.raises(InputError, match="A substitute has the name of the model itself. Expected other"):
+            athe_tf.evaluate(net, (x, y), protocol="transfer", epsilon=0.1, checks=False, options=options)
 
 
 def test_the_corruptions_protocol_measures_the_images_and_says_that_nothing_was_attacked(monkeypatch):

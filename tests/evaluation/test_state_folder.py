@@ -59,11 +59,9 @@ def test_an_interrupted_evaluation_ends_with_the_same_report(tmp_path, ran):
     with pytest.raises(Stopped):
         options = EvaluationOptions(state=state, progress=stop_at("pgd-3x4", 3))
         athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=options, **SETTINGS)
-    assert sorted(path.name for path in state.glob("*.npz")) == [
-        "evaluation.npz",
-        "fgsm.done.npz",
-        "pgd-3x4.npz",
-    ]
+    kept = [path.name for path in state.glob("*.npz")]
+    assert sorted(name.split("-")[0] for name in kept) == ["evaluation.npz", "fgsm", "pgd"]
+    assert sum(".done." in name for name in kept) == 1
     ran.clear()
     first = []
     options = EvaluationOptions(state=state, progress=first.append)
@@ -87,7 +85,7 @@ def test_an_interrupted_evaluation_ends_with_the_same_report(tmp_path, ran):
         ({"seed": 1}, "seed=1 .in the file: 0"),
         ({"epsilon": 0.03}, "epsilon=0.03 .in the file: 0.02"),
         ({"max_examples": 50}, "examples=50 .in the file: 60"),
-        ({"model": linear_model(seed=3)}, "a model with other logits"),
+        ({"model": linear_model(seed=3)}, "model='[0-9a-f]{64}' .in the file: '"),
     ],
 )
 def test_the_state_of_another_evaluation_is_refused(change, message, tmp_path):
@@ -95,11 +93,12 @@ def test_the_state_of_another_evaluation_is_refused(change, message, tmp_path):
     options = EvaluationOptions(state=state)
     settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False, "options": options}
     athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **settings)
-    kept = (state / "fgsm.done.npz").read_bytes()
+    (finished,) = state.glob("fgsm-*.done.npz")
+    kept = finished.read_bytes()
     changed = {"model": LINEAR, **settings, **change}
     with pytest.raises(InputError, match=f"belongs to another evaluation.*{message}"):
         athe_tf.evaluate(data=(IMAGES, LABELS), **changed)
-    assert (state / "fgsm.done.npz").read_bytes() == kept
+    assert finished.read_bytes() == kept
 
 
 def test_a_state_that_cannot_be_written_is_refused(tmp_path):
@@ -130,3 +129,62 @@ def test_no_adversarial_images_are_kept_but_a_few():
     for outcome in result.attacks:
         assert all(len(array) <= 10 for array in outcome.examples.values())
         assert outcome.robust.nbytes + outcome.norms.nbytes <= 60 * 5
+
+
+def test_labels_that_look_alike_have_files_of_their_own(tmp_path):
+    settings = {"attacks": ["pgd-1", "pgd-1"], "epsilon": 1.0, "norm": "l2", "checks": False}
+    options = EvaluationOptions(state=tmp_path / "state", epsilons=[2.0])
+    result = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=options, **settings)
+    labels = [attack.name for attack in result.attacks]
+    assert {"pgd-1 @ 2", "pgd-1 (2)"} < set(labels)
+    assert len(list((tmp_path / "state").glob("*.done.npz"))) == len(labels)
+    again = athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=options, **settings)
+    assert [one.accuracy for one in again.attacks] == [one.accuracy for one in result.attacks]
+
+
+def finished_fgsm(tmp_path):
+    options = EvaluationOptions(state=tmp_path / "state")
+    settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False, "options": options}
+    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **settings)
+    (path,) = (tmp_path / "state").glob("fgsm-*.done.npz")
+    return settings, path
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("robust", np.ones(3, bool), "expected .* in the array `robust`"),
+        ("robust", np.ones(60), "expected .* in the array `robust`"),
+        ("norms", np.full(60, -1.0), "expected .* in the array `norms`"),
+        ("facts", np.array("{}"), "expected .'gradients', 'nonfinite'"),
+        ("facts", np.array("[1]"), "'list' object"),
+        ("facts", np.array(3), "expected .* in the array `facts`"),
+        ("index", np.zeros(3, np.int64), "expected arrays of one length, at most 10: clean, adversarial"),
+        ("other", np.zeros(10), "expected arrays of one length, at most 10: clean, adversarial"),
+    ],
+)
+def test_a_finished_result_that_does_not_fit_is_refused(name, value, message, tmp_path):
+    settings, path = finished_fgsm(tmp_path)
+    with np.load(path) as stored:
+        arrays = {**stored, name: value}
+    np.savez(path, **arrays)
+    with pytest.raises(InputError, match=f"done.npz' cannot be read: {message}.* Remove it to start again"):
+        athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **settings)
+
+
+def test_the_weights_are_hashed_once(tmp_path, monkeypatch):
+    calls = []
+    original = athe_tf.victim(LINEAR)._digest
+    monkeypatch.setattr(athe_tf.victim(LINEAR), "_digest", lambda: calls.append(1) or original())
+    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=EvaluationOptions(state=tmp_path / "s"), **SETTINGS)
+    assert len(calls) == 1
+    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **SETTINGS)  # without a state, nothing has to be identified
+    assert len(calls) == 1
+
+
+def test_a_function_is_evaluated_without_a_state_and_the_user_is_told(tmp_path):
+    options = EvaluationOptions(state=tmp_path / "state")
+    settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False, "options": options}
+    with pytest.warns(UserWarning, match="contains Python code") as told:
+        athe_tf.evaluate(lambda x: LINEAR(x), (IMAGES, LABELS), **settings)
+    assert len(told) == 1 and not (tmp_path / "state").exists()

@@ -24,6 +24,7 @@ SMALL = [
     ("wrn-10-1", (16, 16, 3), 64),
     ("resnet18-1", (16, 16, 3), 32),
     ("preact_resnet18-1", (16, 16, 3), 32),
+    ("preact_resnet18_fast-1", (16, 16, 3), 32),
     ("vgg16-1", (32, 32, 3), 32),
 ]
 
@@ -70,7 +71,8 @@ def test_wide_resnet_has_the_published_number_of_parameters():
     ("name", "expected"),
     [
         ("resnet18", 11_173_962),  # kuangliu/pytorch-cifar
-        ("preact_resnet18", 11_172_170),  # the same repository's 11,171,146 and the last BN of Rice et al.
+        ("preact_resnet18_fast", 11_171_146),  # the same repository
+        ("preact_resnet18", 11_172_170),  # the last BN of Rice et al. adds 1,024
         ("vgg16", 14_724_042),  # the same repository's 14,728,266 without 4,224 biases in front of BN
         ("lenet", 3_274_634),  # Madry et al.: 832 + 51,264 + 3136 * 1024 + 1024 + 10,250, on 28x28x1
     ],
@@ -80,20 +82,23 @@ def test_standard_networks_have_the_published_number_of_parameters(name, expecte
 
 
 def test_bottleneck_resnets_have_the_published_number_of_parameters():
-    def formula(depths, classes):
+    def formula(depths, classes, widen=1):
         total, last = 7 * 7 * 3 * 64 + 2 * 64, 64
         for group, count in enumerate(depths):
-            inside = 64 * 2**group
+            inside, outside = 64 * 2**group * widen, 4 * 64 * 2**group
             for _ in range(count):
-                total += last * inside + 9 * inside * inside + inside * 4 * inside + 2 * (2 + 4) * inside
-                total += last * 4 * inside + 2 * 4 * inside if last != 4 * inside else 0
-                last = 4 * inside
+                total += last * inside + 9 * inside * inside + inside * outside + 4 * inside + 2 * outside
+                total += last * outside + 2 * outside if last != outside else 0
+                last = outside
         return total + last * classes + classes
 
     # torchvision's
     assert formula((3, 4, 6, 3), 1000) == 25_557_032 and formula((3, 8, 36, 3), 1000) == 60_192_808
+    assert formula((3, 4, 6, 3), 1000, 2) == 68_883_240 and formula((3, 4, 23, 3), 1000, 2) == 126_886_696
     assert parameters("resnet50", 10) == formula((3, 4, 6, 3), 10)
+    assert parameters("wide_resnet50_2", 10) == formula((3, 4, 6, 3), 10, 2)
     assert names.parse_name("resnet152") == ("bottleneck", {"depth": 152})
+    assert names.parse_name("wide_resnet101_2") == ("bottleneck", {"depth": 101, "widen": 2})
 
 
 def test_width_is_counted_in_sixteenths():
@@ -189,6 +194,7 @@ def test_logits_are_float32_under_mixed_precision():
     [
         ("wrm-34-10", "Unknown model 'wrm-34-10'. Did you mean 'wrn-34-10'"),
         ("resnet-18", "Did you mean 'resnet18'"),
+        ("wide_resnet50_4", "Did you mean 'wide_resnet50_2'"),
         ("wrn", "Unknown model 'wrn'"),
         ("small_cnn-8", "Did you mean 'small_cnn'"),
         ("wrn-32-10", "6n . 4 with n >= 1. Received: 'wrn-32-10'. Use 'wrn-28-10' or 'wrn-34-10'"),

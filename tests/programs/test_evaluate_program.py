@@ -3,18 +3,26 @@
 import io
 import json
 import re
+import shutil
+import socket
 import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import athe_tf
 from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.evaluation.result import AttackOutcome
 from athe_tf.programs import evaluate as program
+from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
+from athe_tf.programs.output_folder import held, prepared
 from athe_tf.programs.progress import ProgressDisplay
+from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import TEMPORARY
+from athe_tf.utils.locks import LOCK
 from tests.small_runs import tiny_batch, tiny_net
 
 X, _ = tiny_batch(40)
@@ -57,7 +65,7 @@ def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(ProgressDisplay, "update", stop)
         assert call(patched, *flags) == 130
-    assert (out / "state" / "fgsm.done.npz").exists() and not (out / "evaluation.json").exists()
+    assert list(out.glob("state/fgsm-*.done.npz")) and not (out / "evaluation.json").exists()
     capsys.readouterr()
 
     assert call(monkeypatch, *flags) == 0
@@ -94,7 +102,10 @@ def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypat
         ),
         (["--model={f}/two.keras", "--dataset=npz:{f}/pair.npz", "--protocol=pas"], "at least 3 classes"),
         (["--model={t}/broken", "--dataset=npz:{f}/data.npz"], "SavedModel in .* cannot be read"),
-        (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--output={t}/file/x"], "Cannot write"),
+        (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--output={t}/file/x"], "Not a directory"),
+        (["--model=" + 300 * "a", "--dataset=digits"], "File name too long: 'aaa"),
+        (["--model=:f", "--dataset=digits"], "There is no model at ':f'.*or module:function"),
+        (["--model=./nothere:x.keras", "--dataset=digits"], "There is no model at 'nothere:x.keras'"),
         (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--image_size=9"], "cannot be called with"),
     ],
 )
@@ -116,6 +127,7 @@ def test_input_that_cannot_work_ends_with_a_message_and_code_2(
         ({"protocol": "he202"}, "Did you mean 'he2020'"),
         ({"protocol": "quick", "attacks": ("fgsm",)}, "either --protocol or --attacks"),
         ({"protocol": "transfer"}, "--substitutes"),
+        ({"logit_scale": "-1"}, "--logit_scale must be 'model' or a number larger than 0"),
         ({"verify_with": ("art", "foolbx")}, "Did you mean 'foolbox'"),
         ({"epsilons": (0.1, 8.0)}, "Did you mean --epsilon=8/255"),
     ],
@@ -134,6 +146,21 @@ def test_a_published_radius_comes_before_that_of_the_training():
     assert program.fill_from_run(quick, None).epsilon == pytest.approx(8 / 255)
 
 
+def test_the_protocol_of_pas_takes_the_form_of_the_data_set():
+    on_mnist = EvaluateConfig(model="m:f", dataset="mnist", protocol="pas")
+    filled = program.fill_from_run(on_mnist, None)
+    assert (filled.protocol, filled.epsilon) == ("pas_mnist", 0.4)
+    on_cifar = EvaluateConfig(model="m:f", dataset="cifar10", protocol="pas")
+    assert program.fill_from_run(on_cifar, None).epsilon == 8 / 255
+
+
+def test_the_scale_of_the_logits_reaches_the_attacks(folder, tmp_path, monkeypatch):
+    flags = [f"--model={folder / 'net.keras'}", f"--dataset=npz:{folder / 'data.npz'}", "--attacks=fgsm"]
+    assert call(monkeypatch, *flags, "--nochecks", "--logit_scale=1", f"--output={tmp_path}") == 0
+    (outcome,) = json.loads((tmp_path / "evaluation.json").read_text())["attacks"]
+    assert outcome["name"] == "fgsm (scale 1)" and outcome["settings"]["logit_scale"] == 1.0
+
+
 def test_the_command_repeats_what_was_asked_for():
     config = EvaluateConfig(model="my run", attacks=("fgsm", "pgd-5"), epsilon=8 / 255, checks=False)
     assert program.repeat_command(config) == (
@@ -146,6 +173,12 @@ class Terminal(io.StringIO):
 
     def isatty(self):
         return True
+
+
+def test_a_value_cannot_add_a_flag_to_the_command():
+    for values in ({"model": "a\n--epsilon=1"}, {"model": "a", "attacks": ("fgsm\r",)}):
+        with pytest.raises(InputError, match="must be a text without line breaks"):
+            EvaluateConfig(**{"dataset": "digits", **values})
 
 
 def test_the_bar_shows_the_running_accuracy_and_the_time_left():
@@ -166,8 +199,25 @@ def test_elsewhere_there_is_one_line_per_attack():
     shown = ProgressDisplay(stream)
     shown.update(EvaluationProgress("fgsm", 1, 2, 1.0, 2.0, 3, 4))
     shown.finished(AttackOutcome("fgsm", np.array([True, False]), seconds=61.0))
-    shown.finished(AttackOutcome("feature", None, not_run="no features."))
+    shown.finished(AttackOutcome("feature", None, not_run="no\x1b[31m\nfeatures."))
     assert stream.getvalue() == "fgsm: 50.00 %, 1 min 1 s\nfeature: not run: no features.\n"
+
+
+def brightness(x):
+    """Logits of a Python function."""
+    mean = tf.reduce_mean(x, axis=[1, 2, 3])
+    return tf.stack([3 * mean, 1 - mean, *[mean - 9] * 8], axis=1)
+
+
+@pytest.mark.filterwarnings("always:The model")
+def test_a_python_function_is_evaluated_without_a_state_and_the_user_is_told(
+    folder, tmp_path, monkeypatch, capsys
+):
+    flags = [f"--model={__name__}:brightness", f"--dataset=npz:{folder / 'pair.npz'}", "--attacks=fgsm"]
+    assert call(monkeypatch, *flags, f"--output={tmp_path / 'out'}", "--nochecks") == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "Python code" in line]
+    assert len(told) == 1 and told[0].startswith("bin/evaluate: The model 'brightness' contains Python code")
+    assert not (tmp_path / "out" / "state").exists()
 
 
 def test_nothing_of_others_is_removed_or_replaced(folder, tmp_path, monkeypatch, capsys):
@@ -216,10 +266,76 @@ def test_a_run_and_its_report_go_together(folder, tmp_path, monkeypatch):
     flags = [f"--model={run}", "--protocol=transfer", f"--substitutes={folder / 'net.keras'},{run}"]
     assert call(monkeypatch, *flags, f"--output={out}", "--nochecks") == 0
     stored = json.loads((out / "evaluation.json").read_text())
-    assert stored["run"] == str(run) and stored["format"] == 2
+    assert stored["run"] == ".." and stored["format"] == 2
     assert stored["transfer"]["targets"] == [str(run), str(folder / "net.keras")]
     page = (out / "report.html").read_text()
     assert "Settings of the training run" in page
     (out / "report.html").unlink()
     athe_tf.report.write(run)
     assert (out / "report.html").read_text() == page
+
+
+def moved_data(config):
+    return config | {"dataset": "npz:/moved/data.npz", "extra_data": "/moved/extra.npz"}
+
+
+def newer_version(config):
+    return config | {"format": config["format"] + 1, "new_option": {"nested": 1}}
+
+
+def of_others(config):
+    return {"architectures": ["ResNet"], "epsilon": "none"}
+
+
+@pytest.mark.parametrize("change, margin", [(moved_data, 0.2), (newer_version, 0.2), (of_others, None)])
+def test_a_model_beside_an_unusable_config_is_evaluated_and_exported(
+    folder, tmp_path, monkeypatch, capsys, change, margin
+):
+    config = json.loads(to_json(TrainConfig(dataset="digits", head="he", epsilon=0.06)))
+    (tmp_path / "config.json").write_text(json.dumps(change(config)))
+    shutil.copy(folder / "net.keras", tmp_path / "best.keras")
+    data = [f"--dataset=npz:{folder / 'data.npz'}", "--attacks=fgsm", "--nochecks", "--max_examples=4"]
+    assert call(monkeypatch, f"--model={tmp_path / 'best.keras'}", *data) == 0
+    captured = capsys.readouterr()
+    assert "worst case" in captured.out
+    assert ("only known settings are used" in captured.err) == (change is newer_version)
+
+    flags = [f"--model={tmp_path / 'best.keras'}", f"--output={tmp_path / 'e'}"]
+    monkeypatch.setattr(sys, "argv", ["bin/export", *flags])
+    with pytest.raises(SystemExit) as stopped:
+        export_program.main()
+    assert stopped.value.code == 0
+    assert json.loads((tmp_path / "e" / "athe_tf.json").read_text())["margin"] == margin
+
+
+def test_a_second_evaluation_with_the_same_output_is_refused(folder, tmp_path, monkeypatch, capsys):
+    flags = [
+        f"--model={folder / 'net.keras'}",
+        f"--dataset=npz:{folder / 'data.npz'}",
+        f"--output={tmp_path}",
+    ]
+    with held(tmp_path):
+        assert call(monkeypatch, *flags) == 2
+        assert f"is in use by another process: host {socket.gethostname()}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_made_before_bad_input_was_found_are_removed(folder, tmp_path, monkeypatch):
+    flags = [f"--model={folder / 'two.keras'}", f"--dataset=npz:{folder / 'seven.npz'}"]
+    assert call(monkeypatch, *flags, f"--output={tmp_path / 'a' / 'b'}") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_evaluation_left_is_removed_at_the_next_start(tmp_path):
+    (tmp_path / "state").mkdir()
+    for place in (tmp_path, tmp_path / "state"):
+        (place / f"{TEMPORARY}0123.npz").touch()
+    with prepared(tmp_path):
+        assert not list(tmp_path.rglob(f"{TEMPORARY}*"))
+
+
+def test_testing_whether_a_folder_can_be_written_touches_no_file_in_it(tmp_path):
+    (tmp_path / ".writable").write_text("mine")
+    with prepared(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, ".writable"]
+    assert (tmp_path / ".writable").read_text() == "mine"

@@ -1,15 +1,18 @@
 """A framework with options of its own, in one file outside the package."""
 
+import contextlib
 import json
 import re
 import sys
 
 import pytest
 
+from athe_tf import report
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir
 from athe_tf.utils.errors import InputError
+from tests.report_case import small_evaluation, write_evaluation
 from tests.warm_processes import run_program
 
 MODULE = """
@@ -92,3 +95,23 @@ def test_a_module_that_only_a_file_names_is_not_imported(folder):
         run.check_free(TrainConfig())
     assert run.recorded_settings()[0]["dataset"] == "digits"
     assert not (folder / "executed").exists()
+
+
+def test_no_reader_imports_a_module_that_only_a_file_names(folder):
+    (folder / "evil.py").write_text("open('executed', 'w').close()")
+    run = Workdir(folder / "run")
+    run.claim(TrainConfig())
+    harmful = dict.fromkeys(("model", "augmentation", "validation_attack"), "evil:Evil")
+    run.config.write_text(json.dumps(json.loads(run.config.read_text()) | harmful))
+    run.recorded_settings()
+    with contextlib.suppress(InputError):
+        run.check_free(TrainConfig())
+    evaluation = small_evaluation(model="evil:Evil")
+    evaluation["attacks"][0]["name"] = "evil:Evil"
+    shown = json.loads(run.config.read_text()) | {"framework": "evil:Evil"}
+    write_evaluation(folder / "one", evaluation, config=shown)
+    write_evaluation(folder / "two", small_evaluation(), config=shown)
+    report.write(folder / "one")
+    report.write_comparison([folder / "one", folder / "two"], folder / "both")
+    assert "evil:Evil" in (folder / "one" / "evaluation" / "report.html").read_text()
+    assert "evil" not in sys.modules and not (folder / "executed").exists()

@@ -49,6 +49,8 @@ def refused(name, *flags, by=program):
         (["--dataset=npz:/nowhere/x.npz"], "nowhere"),
         (["--flagfile=configs/nothing.flags"], "cannot be opened.*nothing.flags'. configs/ has many"),
         (["--epochs=1.5"], "flag --epochs=1.5: Expected a whole number such as 3"),
+        ([f"--seed={10**30}"], "Expected a whole number of at most 64 bits"),
+        ([f"--seed={2**31}"], re.escape("--seed must lie in [0, 2147483648). Received: --seed=2147483648")),
         (["--nosync_batchnorm"], "Did you mean 'nosync_batch_norm'"),
         (["--initial_model=runs/nothing"], "There is no model at 'runs/nothing'"),
         (["--initial_model="], "a .keras file or of a run. Received: --initial_model="),

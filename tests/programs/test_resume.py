@@ -3,21 +3,26 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 
 import keras
 import numpy as np
 import pytest
 
-from athe_tf.data import load, with_extra
+from athe_tf.data import ImageSet, MixedSet, load, with_extra
 from athe_tf.programs import run
 from athe_tf.programs.callbacks import BestKeeper
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run import train
+from athe_tf.programs.run_identity import run_identity
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.train import action
 from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.training.options import FRAMEWORKS
+from athe_tf.training.standard import Standard
+from athe_tf.utils.errors import InputError
 from tests.small_runs import (
     after_step,
     assert_equal_weights,
@@ -123,6 +128,40 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights_bit_for_bit(case, t
     assert_same_run(straight, resumed, [tmp_path / "straight", tmp_path / "killed"])
 
 
+def stop_in_step(number, config, signal_number):
+    """Trains until a signal arrives after a step; exits as the program does."""
+    run.export = quiet
+    with INTERRUPTION.handled("bin/train"):
+        try:
+            with after_step(number, lambda: os.kill(os.getpid(), signal_number)):
+                train_tiny(config)
+        except KeyboardInterrupt as error:
+            os._exit(INTERRUPTION.end(error))
+
+
+# The step after the signal is the last that is made: in the middle of an epoch, or the last of one.
+@pytest.mark.parametrize("number, step, reached", [(signal.SIGINT, 5, (1, 2)), (signal.SIGTERM, 7, (2, 0))])
+def test_a_signal_ends_a_run_with_a_backup_of_its_last_step(number, step, reached, tmp_path, straight_run):
+    config = settings("trades", tmp_path / "stopped", backup_minutes=10.0)
+    assert exit_code_of(stop_in_step, step, config, number) == 128 + number
+    workdir = Workdir(config.workdir)
+    with np.load(workdir.backup) as arrays:
+        progress = json.loads(str(arrays["progress"]))
+    assert (progress["epoch"], progress["step"]) == reached
+    resumed = train_tiny(config)
+    expected, folder = straight_run
+    assert_same_run(expected, resumed, [folder, tmp_path / "stopped"])
+
+
+@pytest.fixture(scope="module")
+def straight_run(tmp_path_factory):
+    """A run of TRADES without interruption, and its folder."""
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "export", quiet)
+        return train_tiny(settings("trades", folder)), folder
+
+
 def test_a_run_can_be_interrupted_at_any_step(tmp_path):
     straight = settings("trades", tmp_path / "straight")
     # The first step, the last of an epoch, the first of the next.
@@ -189,6 +228,16 @@ def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
     assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.6, "epoch": 2}
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "5", "null", "{}", '{"value": 0.5}', '{"value": "a", "epoch": 1}']
+)
+def test_a_malformed_file_beside_the_best_model_is_named(tmp_path, text):
+    (tmp_path / "best.keras").touch()
+    (tmp_path / "best.json").write_text(text)
+    with pytest.raises(InputError, match="best.json' cannot be read: .*Remove it; the backup contains both"):
+        BestKeeper(tmp_path / "best.keras", RunProgress()).on_train_begin()
+
+
 @pytest.mark.parametrize("case, chosen_by", [("standard", "clean"), ("pgd_at", "robust")])
 def test_the_best_epoch_is_by_robust_accuracy_or_by_clean_accuracy_where_nothing_is_attacked(
     case, chosen_by, tmp_path
@@ -212,3 +261,83 @@ def test_state_round_trips_every_variable(tmp_path):
     progress = load_state(tmp_path / "s.npz", trainer)
     assert (progress.epoch, progress.step, progress.best) == (3, 2, 0.5)
     assert_equal_weights(kept, [np.asarray(v) for v in (*trainer.variables, *trainer.optimizer.variables)])
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """A run that was stopped after its second step."""
+    folder = tmp_path_factory.mktemp("identity")
+    config = settings("standard", folder / "straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "export", quiet)
+        with photographed(config.workdir, {2: folder / "stopped"}):
+            train_tiny(config)
+    return folder / "stopped"
+
+
+def other_image(part):
+    images = part.images.copy()
+    images[0, 0, 0, 0] ^= 1
+    return ImageSet(images, part.labels)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            lambda s: {"train": other_image(s.train)},
+            r"training images: 64 images.*in the backup: 64",
+        ),
+        (
+            lambda s: {"train": ImageSet(s.train.images[:40], s.train.labels[:40])},
+            "training images: 40 images",
+        ),
+        (lambda s: {"train": ImageSet(s.train.images, s.train.labels[::-1])}, "training images"),
+        (lambda s: {"train": MixedSet(s.train, s.test, 0.25)}, "0.25 extra of 64 images"),
+        (lambda s: {"validation": other_image(s.validation)}, "validation images"),
+        (lambda s: {"validation": None}, "validation images: none"),
+    ],
+)
+def test_a_run_is_not_resumed_on_other_data(interrupted, changes, message, tmp_path):
+    shutil.copytree(interrupted, tmp_path / "run")
+    config, splits = settings("standard", tmp_path / "run"), tiny_splits()
+    with pytest.raises(InputError, match=message), small_cnn_of_one_layer():
+        splits = dataclasses.replace(splits, **changes(splits))
+        train(config, splits, Workdir(config.workdir), write=quiet)
+
+
+def test_a_run_is_not_resumed_by_another_version(interrupted, tmp_path, monkeypatch):
+    shutil.copytree(interrupted, tmp_path / "run")
+    monkeypatch.setattr("athe_tf.programs.run_identity.__version__", "99.0")
+    with pytest.raises(InputError, match=r"version of athe_tf: 99.0 \(in the backup: "):
+        train_tiny(settings("standard", tmp_path / "run"))
+
+
+def test_an_initial_model_that_was_replaced_is_noticed(tmp_path):
+    file = tmp_path / "first.keras"
+    net = tiny_net()
+    net.save(file)
+    config = settings("standard", tmp_path / "run", initial_model=str(file))
+    before = run_identity(config, tiny_splits())
+    net.layers[-1].kernel.assign(2 * net.layers[-1].kernel)
+    net.save(file)
+    after = run_identity(config, tiny_splits())
+    assert {name for name in before if before[name] != after[name]} == {"initial model"}
+
+
+def test_a_backup_with_variables_of_other_names_or_types_is_refused(tmp_path):
+    trainer, other = tiny_trainer("sgd"), tiny_trainer("sgd")
+    save_state(tmp_path / "s.npz", trainer, RunProgress())
+    load_state(tmp_path / "s.npz", other)
+    renamed = tiny_trainer("sgd", head="linear")
+    with pytest.raises(InputError, match=r"Received: head/bias .*\(in the backup: "):
+        load_state(tmp_path / "s.npz", renamed)
+    with pytest.raises(InputError, match=r"another model, optimizer or version"):
+        load_state(tmp_path / "s.npz", tiny_trainer("adam"))
+
+
+def tiny_trainer(optimizer, head="he"):
+    trainer = Standard(tiny_net(head))
+    trainer.compile(optimizer)
+    trainer.optimizer.build(trainer.net.trainable_variables)
+    return trainer

@@ -1,13 +1,19 @@
 """Whose folder it is, and what evaluation and export read of its config."""
 
 import json
+import os
+import socket
+import sys
 
 import pytest
 
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import FORMAT, from_json, to_json
+from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import TEMPORARY
+from athe_tf.utils.locks import LOCK
 
 
 def make_config(beta=3.0):
@@ -28,9 +34,16 @@ def test_a_config_comes_back_with_the_options_of_its_framework(run):
     folder, config = run
     assert folder.read_config().framework_options == config.framework_options
     stored = json.loads(folder.config.read_text())
-    assert (stored["format"], stored["options"]) == (FORMAT, {"beta": 3.0})
+    assert (stored["format"], stored["options"]) == (FORMAT, {"beta": 3.0, "divergence": "kl"})
     folder.check_free(config)
     assert "--beta=3\n" in flagfile(config) and "--lr_drops=1.23456789012,2\n" in flagfile(config)
+
+
+@pytest.mark.parametrize("name", ["dataset", "model", "workdir", "data_dir", "initial_model"])
+@pytest.mark.parametrize("break_", ["\n", "\r", "\u2028", "\x1b"])
+def test_a_value_cannot_add_a_flag(name, break_):
+    with pytest.raises(InputError, match=f"--{name} must be a text without line breaks"):
+        TrainConfig.from_flags(**{name: f"npz:a{break_}--epochs=1/d.npz"})
 
 
 def test_a_changed_option_is_another_run(run):
@@ -69,7 +82,67 @@ def test_settings_of_odd_types_are_left_out(run):
     assert set(settings) == {"norm", "margin"} and settings["margin"] == 0.2
 
 
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[]", "not a JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        (
+            '{"format": 2, "epochs": "abc"}',
+            "Invalid setting 'epochs'. Expected a whole number. Received: abc",
+        ),
+        (
+            '{"format": 2, "epochs": true}',
+            "Invalid setting 'epochs'. Expected a whole number. Received: True",
+        ),
+        (
+            '{"format": 2, "lr_drops": 5}',
+            "Invalid setting 'lr_drops'. Expected a list of numbers. Received: 5",
+        ),
+        ('{"format": 2, "margin": {}}', "Invalid setting 'margin'. Expected a number"),
+        ('{"format": 2, "devices": [1]}', "Invalid setting 'devices'. Expected a list of texts"),
+        ('{"format": 2, "model": null}', "Invalid setting 'model'. Expected a text"),
+        ('{"format": 2, "options": [1]}', "Invalid setting 'options'. Expected an object"),
+        ('{"format": 2, "framework": "trades", "options": {"beta": "x"}}', "Invalid setting 'beta'"),
+    ],
+)
+def test_a_malformed_config_is_refused_with_its_path_and_the_setting(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(InputError, match=f"config.json' is not the config of a run: .*{message}"):
+        Workdir(tmp_path).check_free(make_config())
+
+
 def test_unknown_settings_are_refused_by_a_resume():
     text = to_json(TrainConfig())
     with pytest.raises(InputError, match="Unknown setting 'epoch'. Did you mean 'epochs'"):
         from_json(TrainConfig, text.replace('"epochs"', '"epoch"'))
+
+
+def test_files_of_a_process_that_was_killed_at_its_start_do_not_occupy_the_folder(tmp_path):
+    (tmp_path / f"{TEMPORARY}0123.json").touch()
+    (tmp_path / LOCK).touch()
+    Workdir(tmp_path).check_free(make_config())
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(InputError, match="contains files that are not of a training run"):
+        Workdir(tmp_path).check_free(make_config())
+
+
+def test_what_a_killed_run_left_is_removed_at_the_next_start(run):
+    folder, _ = run
+    for place in (folder.folder, folder.backup.parent, folder.periods):
+        place.mkdir(exist_ok=True)
+        (place / f"{TEMPORARY}0123.keras").touch()
+    with folder.held():
+        assert not list(folder.folder.rglob(f"{TEMPORARY}*"))
+
+
+def test_a_second_run_in_the_same_folder_is_refused(run, monkeypatch, capsys):
+    folder, _ = run
+    monkeypatch.setattr(
+        sys, "argv", ["bin/train", f"--flagfile={folder.flags}", f"--workdir={folder.folder}"]
+    )
+    with folder.held():
+        assert PROGRAM.exit_code() == 2
+    assert f"is in use by another process: host {socket.gethostname()}, process {os.getpid()}" in (
+        capsys.readouterr().err
+    )

@@ -233,7 +233,7 @@ def test_the_program_reports_on_one(tmp_path):
         (["a", "nowhere"], "There is no folder 'nowhere'"),
         (["a", "broken"], "is not valid JSON"),
         (["a", "--output=x.html"], "--output is for comparisons"),
-        (["a", "b", "--output=a/config.json/x.html"], "Cannot write 'a/config.json/x.html': File exists"),
+        (["a", "b", "--output=a/config.json/x.html"], "File exists: 'a/config.json'. Check the path"),
         (["a", "b", "--outptu=x"], "Did you mean 'output'"),
     ],
 )

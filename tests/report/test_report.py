@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 import athe_tf
 from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.evaluation.result import Result
 from athe_tf.programs.config import TrainConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.evaluation_page import render
@@ -18,6 +20,7 @@ from athe_tf.report.json_files import check_schema, schema
 from athe_tf.report.reading import find_evaluation, read_evaluation
 from athe_tf.report.sections import ORDER
 from athe_tf.report.writing import WRITTEN
+from athe_tf.utils.digests import file_digest
 from tests.page_parts import Page
 from tests.report_case import (
     CONFIG,
@@ -208,6 +211,19 @@ def test_robustbench_gets_what_it_asks_for(written):
     assert {"seed", "versions", "attacks", "examples"} <= set(info["athe_tf"])
 
 
+def test_what_the_authors_filled_in_is_kept_whenever_the_report_is_written_again(tmp_path):
+    folder = write_evaluation(tmp_path / "m", small_evaluation())
+    path = folder / "model_info.json"
+    athe_tf.report.write(folder)
+    first = json.loads(path.read_text())
+    assert first["authors"] is None and first["reported"] is not None
+    changed = first | {"authors": "Ada, Bob", "reported": "99.99"}
+    path.write_text(json.dumps(changed))
+    for _ in range(2):
+        athe_tf.report.write(folder)
+        assert json.loads(path.read_text()) == first | {"authors": "Ada, Bob"}
+
+
 def test_robustbench_is_told_nothing_that_was_not_measured(tmp_path):
     data = small_evaluation()
     data["attacks"][0].update(name="autoattack", epsilon=0.1)
@@ -229,6 +245,53 @@ def test_a_run_that_was_moved_is_still_found(tmp_path):
     os.rename(tmp_path / "old", tmp_path / "new")
     evaluation = read_evaluation(tmp_path / "new" / "demo")
     assert evaluation.config["framework"] == "trades" and len(evaluation.training) == 20
+
+
+SECRET = "c2VjcmV0"
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_evaluation_of_somebody_else_shows_no_file_of_the_reader(absolute, known, tmp_path):
+    """Not even a file that looks like the config of a run, unless its digest is known."""
+    private = tmp_path / ".docker"
+    private.mkdir()
+    (private / "config.json").write_text(json.dumps({**CONFIG, "model": SECRET}))
+    (private / "metrics.csv").write_text("epoch,loss\n1,123.456\n2,123.456")
+    folder = write_evaluation(tmp_path / "theirs", small_evaluation())
+    data = small_evaluation(run=str(private) if absolute else "../../.docker")
+    if known:
+        data["run_digest"] = file_digest(private / "config.json") if absolute else "0" * 64
+    (folder / "evaluation.json").write_text(json.dumps(data))
+    for path in athe_tf.report.write(folder):
+        assert SECRET not in path.read_text() and "123" not in Page(path.read_text()).text
+    reason = "it is not named relative" if absolute else "another one" if known else "has no digest"
+    text = Page((folder / "report.html").read_text()).text
+    assert re.search(f"The training run '.*' is left out: .*{reason}", text)
+
+
+def test_the_same_evaluation_is_the_same_row_in_every_working_directory(tmp_path, monkeypatch):
+    names = []
+    for place, framework in (("p1", "trades"), ("p2", "pgd_at")):
+        run = tmp_path / place / "runs" / "demo"
+        run.mkdir(parents=True)
+        (run / "config.json").write_text(json.dumps({**CONFIG, "framework": framework}))
+    monkeypatch.chdir(tmp_path / "p1")
+    result = Result("m", "digits", "linf", 0.1, 0, np.array([True]), run="runs/demo")
+    result.save("out")
+    for place, out in (("p1", "out"), ("p2", "../p1/out")):
+        monkeypatch.chdir(tmp_path / place)
+        names.append(compare([read_evaluation(out)]).rows[0].label)
+    assert names == ["trades + he", "trades + he"]
+    assert json.loads((tmp_path / "p1/out/evaluation.json").read_text())["run"] == "../runs/demo"
+
+
+def test_a_run_that_was_trained_anew_is_left_out(tmp_path):
+    folder = write_evaluation(tmp_path / "run", small_evaluation(), CONFIG, metrics=True)
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**CONFIG, "head": "linear"}))
+    evaluation = read_evaluation(folder)
+    assert evaluation.config is None and evaluation.training == []
+    assert "its config.json is another one than at the time of the evaluation" in evaluation.notes[0]
 
 
 def test_only_known_settings_of_a_run_reach_a_page(tmp_path):
@@ -341,8 +404,8 @@ def test_broken_files_around_an_evaluation_are_named(tmp_path):
         with pytest.raises(athe_tf.InputError, match=r"examples.npz' are not adversarial examples.*shape"):
             athe_tf.report.write(folder)
     (folder / "examples.npz").unlink()
-    (tmp_path / "run" / "config.json").write_text("{")
-    with pytest.raises(athe_tf.InputError, match=r"config.json' is not valid JSON"):
+    (tmp_path / "run" / "best.json").write_text("{")
+    with pytest.raises(athe_tf.InputError, match=r"best.json' is not valid JSON"):
         athe_tf.report.write(folder)
 
 
@@ -380,6 +443,14 @@ def test_an_evaluation_without_a_version_is_read_and_the_page_says_so(tmp_path):
     data["attacks"] = 3
     with pytest.raises(athe_tf.InputError, match="expected a list of attacks.* It has format 1. Run the"):
         render(data)
+
+
+def test_a_dictionary_is_checked_like_a_file():
+    for value, message in ((float("nan"), "Out of range float"), ({1}, "set is not JSON serializable")):
+        with pytest.raises(
+            athe_tf.InputError, match=f"This dictionary cannot be written as JSON: .*{message}"
+        ):
+            render(small_evaluation(settings={"a": value}))
 
 
 def test_what_an_evaluation_returns_can_be_shown(tmp_path):

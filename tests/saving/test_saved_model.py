@@ -1,6 +1,8 @@
 """Export: the SavedModel is the model, to the attacker too."""
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.engine.victim import saved_model_victim
 from athe_tf.programs.open_model import open_victim
+from athe_tf.saving import saved_model
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.errors import InputError
+from benchmarks.malformed import models
 from tests.small_runs import tiny_batch, tiny_net
 
 X, Y = tiny_batch(40)
@@ -78,6 +82,37 @@ def test_an_export_never_overwrites(exported):
         athe_tf.export(net, folder / "saved")
 
 
+def test_an_export_is_replaced_only_by_a_complete_one(tmp_path, monkeypatch):
+    net = tiny_net()
+    athe_tf.export(net, tmp_path / "e", margin=0.1)
+    monkeypatch.setattr(saved_model, "write_text", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        athe_tf.export(net, tmp_path / "e", margin=0.2, replace=True)
+    with pytest.raises(OSError, match="No space left"):
+        athe_tf.export(net, tmp_path / "new", margin=0.2)
+    assert margin_and_names(tmp_path) == (0.1, ["e"])
+    monkeypatch.undo()
+    athe_tf.export(net, tmp_path / "e", margin=0.2, replace=True)
+    assert margin_and_names(tmp_path) == (0.2, ["e"])
+
+
+def full_disk(*arguments):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def margin_and_names(folder):
+    margin = json.loads((folder / "e" / "athe_tf.json").read_text())["margin"]
+    return margin, [path.name for path in folder.iterdir()]
+
+
+def test_only_exports_are_replaced(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").touch()
+    with pytest.raises(InputError, match="not an exported model, or contains other files"):
+        athe_tf.export(tiny_net(), tmp_path / "thesis", replace=True)
+    assert (tmp_path / "thesis" / "chapter").exists()
+
+
 def test_a_model_that_keras_itself_exported_is_a_victim_too(tmp_path):
     net = tiny_net("linear")
     net.export(str(tmp_path / "plain"), verbose=False)
@@ -99,7 +134,27 @@ def test_a_missing_model_names_its_neighbour(tmp_path):
         open_victim(tmp_path / "bets.keras")
 
 
+def test_a_malformed_card_is_named(tmp_path):
+    athe_tf.export(tiny_net(), tmp_path / "e")
+    numbers = ('{"scale": "15"}', '{"scale": NaN}', '{"num_classes": [4]}', '{"margin": -Infinity}')
+    for text in ("[]", "5", "null", "{", "[" * 100_000, *numbers):
+        (tmp_path / "e" / "athe_tf.json").write_text(text)
+        with pytest.raises(InputError, match="The card '.*athe_tf.json' .* cannot be read: .* Export the"):
+            saved_model_victim(tmp_path / "e")
+
+
 def test_a_corrupt_saved_model_is_refused(tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"nonsense")
     with pytest.raises(InputError, match="cannot be read"):
         open_victim(tmp_path)
+
+
+def test_every_malformed_model_is_refused(tmp_path):
+    models.write_good(tmp_path)
+    cases = [(f"{name}.keras", write) for name, write in models.malformed_files(tmp_path / "good.keras")]
+    cases += models.malformed_saved_models(tmp_path / "good")
+    for name, write in cases:
+        write(tmp_path / name)
+        with pytest.raises(InputError) as caught:
+            open_victim(tmp_path / name)
+        assert name in str(caught.value)

@@ -148,7 +148,7 @@ def test_a_loss_that_is_not_a_number_stops_before_the_update():
     trainer = compiled("standard")
     before = get_weights(trainer.net)
     with pytest.raises(tf.errors.InvalidArgumentError, match="the training loss"):
-        trainer.train_on_batch(X * np.nan, Y)
+        trainer.train_on_batch(X, Y, sample_weight=np.full(len(X), np.nan, "float32"))
     trainable = [np.asarray(w) for w in trainer.net.trainable_weights]
     assert all(np.isfinite(w).all() for w in trainable)
     assert len(before) == len(get_weights(trainer.net))
@@ -210,6 +210,36 @@ def test_images_and_labels_of_another_form_are_refused(x, y, message):
     trainer.compile(training.TorchSGD(0.1))
     with pytest.raises(InputError, match=message):
         trainer.train_on_batch(x, y)
+
+
+def _labels(value):
+    labels = Y.astype("float32")
+    labels[3] = value
+    return labels
+
+
+@pytest.mark.parametrize("mode", ["graph", "run_eagerly", "jit_compile"])
+def test_values_that_would_give_a_false_accuracy_are_refused_before_any_update(mode):
+    trainer = training.PGDAT(tiny_net(batch_norm=False), attacks.PGD(0.1, steps=1))
+    trainer.compile(training.TorchSGD(0.1), **({} if mode == "graph" else {mode: True}))
+    before = get_weights(trainer.net)
+    for x, y, message in (
+        (255 * X, Y, r"must lie in \[0, 1\]. Received: min=0.0.*, max=25.*Divide them by 255.*Rescaling"),
+        (2 * X - 1, Y, "normalization inside the model"),
+        (np.where(X > 0.9, np.nan, X), Y, "max=nan"),
+        (X, _labels(4), r"integers in 0..3 with 4 classes. Received: min=0, max=4\."),
+        (X, _labels(-1), "Received: min=-1, max=3"),
+        (X, _labels(np.nan), "Received: min=nan"),
+        (X, _labels(1.5), "Labels must be integers"),
+    ):
+        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+        for call in (trainer.fit, trainer.evaluate):
+            with pytest.raises(InputError, match=message):
+                call(data, verbose=0)
+    assert_equal_weights(before, get_weights(trainer.net))
+    assert trainer.evaluate(X, Y, verbose=0, return_dict=True)["robust_accuracy"] <= 1
+    # Predictions do not depend on the range.
+    assert trainer.predict(255 * X, verbose=0).shape == (16, 4)
 
 
 def test_labels_may_be_of_a_shape_that_only_a_batch_tells():

@@ -9,6 +9,7 @@ import athe_tf
 from athe_tf import attacks, training
 from athe_tf.losses import logit_pairing
 from athe_tf.utils.errors import InputError
+from tests.small_runs import tiny_batch, tiny_net
 
 FRAMEWORKS = ("standard", "pgd_at", "alp", "trades", "free_at", "fast_at", "mart")
 ONE_STEP = ("free_at", "fast_at", "n_fgsm", "gradalign")
@@ -363,3 +364,26 @@ def test_the_attack_of_a_framework_knows_neither_margin_nor_label_smoothing():
 def test_impossible_combinations_are_refused_with_a_remedy(make, message):
     with pytest.raises(InputError, match=message):
         make(double_net("he"))
+
+
+def both_logits(trainer, seed=0):
+    """The terms of one training loss, and log-probabilities of clean and adversarial images."""
+    x, y = tiny_batch(seed=seed)
+    moved = np.clip(x + 0.1, 0, 1)
+    terms = trainer.training_loss(x, moved, y)
+    return terms, y, *(log_softmax(np.asarray(z)) for z in (terms.clean_logits, terms.adversarial_logits))
+
+
+def test_alpha_of_alp_weighs_clean_against_adversarial_images():
+    trainer = training.ALP(tiny_net("linear"), make_attack("alp"), clean_weight=0.3, pairing=0.0)
+    terms, y, clean, adversarial = both_logits(trainer)
+    rows = np.arange(len(y))
+    expected = -0.3 * clean[rows, y] - 0.7 * adversarial[rows, y]
+    np.testing.assert_allclose(terms.losses, expected, rtol=1e-5)
+
+
+def test_trades_with_cross_entropy_is_the_form_of_table_1():
+    trainer = training.TRADES(tiny_net("linear"), make_attack("trades"), beta=2.0, divergence="ce")
+    terms, y, clean, adversarial = both_logits(trainer)
+    expected = -clean[np.arange(len(y)), y] - 2.0 * (np.exp(clean) * adversarial).sum(1)
+    np.testing.assert_allclose(terms.losses, expected, rtol=1e-5)

@@ -53,12 +53,12 @@ def into_ball(noise, norm):
 def replay_by_hand(x, y, noise, kernel, bias, norm, in_box=False):
     """One replay of a softmax regression: both gradients at the same weights and the same noise."""
     moved = x.reshape(COUNT, -1).astype("float64") + noise
-    images = np.clip(moved, 0, 1)
+    images = moved if in_box else np.clip(moved, 0, 1)
     logits = images @ kernel + bias
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     slope = (p - np.eye(CLASSES)[y]) / COUNT
-    for_noise = np.where((moved >= 0) & (moved <= 1), slope @ kernel.T, 0.0)
+    for_noise = np.where((images == moved), slope @ kernel.T, 0.0)
     noise = into_ball(noise + EPSILON * ascent(for_noise, norm), norm)
     if in_box:
         flat = x.reshape(COUNT, -1)

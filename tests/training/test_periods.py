@@ -11,6 +11,7 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks, models, training
 from athe_tf.programs import build
+from athe_tf.programs.callbacks import read_ensemble
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
@@ -18,6 +19,7 @@ from athe_tf.programs.workdir import Workdir
 from athe_tf.training.epsilon import EpsilonSchedule
 from athe_tf.training.schedules import Periodic, make_schedule
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import TEMPORARY
 from tests.small_runs import (
     assert_equal_weights,
     get_weights,
@@ -334,3 +336,10 @@ def test_a_config_becomes_schedules_in_updates(tmp_path):
     trainer = build.make_trainer(free, tiny_splits())
     assert (trainer.epsilon_schedule.ends, trainer.epsilon_schedule.warm_up) == ([16, 32], 8.0)
     assert trainer.weight_perturbation.start == 8
+
+
+def test_a_file_that_was_being_written_at_a_kill_is_no_part_of_the_ensemble(tmp_path):
+    tiny_net().save(tmp_path / "1.keras")
+    for name in (f"{TEMPORARY}0123.keras", "1a.keras"):
+        (tmp_path / name).write_bytes(b"half")
+    assert read_ensemble(tmp_path).count_params() == tiny_net().count_params()

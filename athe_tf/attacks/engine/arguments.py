@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 
-from athe_tf.attacks.engine.journal import fingerprint
+from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check
 
 
@@ -104,5 +104,5 @@ def _as_json(value):
     if isinstance(value, (str, int, float, dict)) or value is None:
         return value
     if hasattr(value, "shape") and len(value.shape):
-        return fingerprint(np.asarray(value))
+        return array_digest(np.asarray(value))
     return getattr(value, "__name__", None) or str(value)

@@ -17,6 +17,7 @@ from athe_tf.threat import per_example, threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
 from athe_tf.utils.errors import check
+from athe_tf.utils.image_range import out_of_range
 from athe_tf.utils.keras_compat import repeatable
 
 
@@ -53,6 +54,8 @@ class Attack(Described):
     #: Whether what it returns lies in the ball of its threat model.
     in_ball = True
     norms: tuple[str, ...] = NORMS
+    #: Whether its loss depends on the scale of the logits; such attacks take `logit_scale`.
+    depends_on_scale = False
     #: The argument that the number in a name such as "pgd-20" sets.
     number_argument = "steps"
     #: Number of starts; an argument of the attacks that can restart.
@@ -177,8 +180,9 @@ class Attack(Described):
             progress: Called after every batch with `(passes of the network done, passes in all if no
                 further adversarial example is found, images still robust)`.
             state: Path of a file that keeps the state after every batch. The same call, repeated after an
-                interruption, resumes from there and ends with the same result. A state file of an attack with
-                any other argument is refused.
+                interruption, resumes from there and ends with the same result. A state file of another model,
+                of other images or arguments, or of another version of athe_tf is refused. For a model that
+                contains Python functions no state is kept, and a warning says so.
             known: What is known about the model and these images, which were checked then. Defaults to
                 `None`: `run` checks the images and makes a clean pass.
         """
@@ -217,11 +221,8 @@ def checked_batch(x, y, classes: int | None = None):
     found = f"shape={y.shape}, dtype={y.dtype}"
     check(valid, f"Labels must be integers of shape [{len(x)}], one per image. Received: {found}.")
     low, high = float(x.min()), float(x.max())
-    check(
-        low >= -1e-6 and high <= 1 + 1e-6,  # false for NaN too
-        f"Images must lie in [0, 1] before an attack. Received: min={low:.3g}, max={high:.3g}. "
-        "Put the normalisation inside the model: athe_tf.models does it for you.",
-    )
+    if not (low >= -1e-6 and high <= 1 + 1e-6):  # true for NaN too
+        raise out_of_range(low, high)
     valid = y.min() >= 0 and (classes is None or y.max() < classes)
     check(valid, f"Labels must lie in [0, {classes or ''}). Received: min={y.min()}, max={y.max()}.")
     return np.clip(x, 0.0, 1.0).astype(np.float32), y.astype(np.int32)

@@ -15,14 +15,15 @@ class CleanFacts:
 
     Attributes:
         correct: Whether each image is classified correctly.
-        logits: Logits of the first images, which identify the model in a state file.
         deterministic: Whether the same images give the same logits in every pass.
         warnings: What the clean logits say against attacks on cross-entropy.
+        model: The digest that identifies the model in a state file. Defaults to
+            `None`: an attack with a state finds it out.
         zero_gradients: Returns the share of images at which the margin has a zero gradient.
     """
 
     correct: np.ndarray
-    logits: np.ndarray
     deterministic: bool = True
     warnings: Sequence[str] = ()
+    model: str | None = None
     zero_gradients: Callable[[], float] = float

@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.attacks.engine.attack_state import AttackState
 from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.journal import PROBES, Journal, fingerprint, same_logits
+from athe_tf.attacks.engine.journal import Journal
+from athe_tf.attacks.engine.model_digest import identify, source_of
 from athe_tf.attacks.engine.parallel import even_batches, map_batches
 from athe_tf.attacks.engine.results import AttackResult, Attempt, Stage, misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.utils import rng
+from athe_tf.utils.digests import array_digest
+from athe_tf.utils.errors import check
 
 
 @dataclasses.dataclass
@@ -39,19 +43,14 @@ def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> Attack
         known: What is known already; replaces the clean pass.
     """
     if known is None:
-        result, logits = clean_pass(task.victim, task.x, task.y, task.batch_size, task.attack.succeeded)
+        result, _ = clean_pass(task.victim, task.x, task.y, task.batch_size, task.attack.succeeded)
     else:
         result = AttackResult.before(task.x, known.correct if task.attack.targeted else ~known.correct)
-        logits = known.logits
     cascade = task.attack.cascade(task.victim)
     for attack in cascade:
         attack.check_victim(task.victim)
     result.stages = _stages(cascade, task.victim)
-    journal = None
-    if state is not None:
-        journal = open_journal(task, state, logits, None if known is None else known.deterministic)
-        result.queries[:PROBES] += 1
-        _restore(journal, result)
+    saved = None if state is None else _open_state(task, state, result, known)
     work = Work(task, cascade, result)
     for attack, stage in zip(cascade, result.stages, strict=True):
         if result.success.all():
@@ -59,7 +58,7 @@ def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> Attack
         queries = attack.prepare(task.victim, task.x, task.y, task.batch_size)
         if not (result.rounds > stage.first).any():  # else counted before an interruption
             result.queries += queries
-        _run_stage(attack, stage, task, result, journal, work)
+        _run_stage(attack, stage, task, result, saved, work)
     return result
 
 
@@ -71,7 +70,7 @@ def _stages(cascade, victim: Victim) -> list[Stage]:
     return stages
 
 
-def _run_stage(attack, stage: Stage, task: AttackTask, result, journal, work: "Work") -> None:
+def _run_stage(attack, stage: Stage, task: AttackTask, result, saved, work: "Work") -> None:
     attempt = attack.compiled(task.victim, task.x.shape, "attempt")
     seed = rng.fold(task.seed)
     began = time.perf_counter()
@@ -90,9 +89,8 @@ def _run_stage(attack, stage: Stage, task: AttackTask, result, journal, work: "W
             result.rounds[rows] += 1
             stage.seconds += time.perf_counter() - began
             began = time.perf_counter()
-            if journal is not None:
-                journal.save_images(result.x_adv, solved)
-                journal.save(_state(result))
+            if saved is not None:
+                saved.save(solved)
             work.done(attack, len(rows))
         if result.success.all():
             return
@@ -142,6 +140,10 @@ def clean_pass(
     logits = np.concatenate([batch.numpy() for _, batch in clean_logits(victim, x, batch_size)])
     if victim.num_classes is None:  # known only now if the victim is a callable
         victim.num_classes = int(logits.shape[-1])
+    check(
+        int(np.max(y)) < logits.shape[-1],
+        f"Labels must lie in [0, {logits.shape[-1]}). Received: min={np.min(y)}, max={np.max(y)}.",
+    )
     return AttackResult.before(x, succeeded(logits, y).numpy()), logits
 
 
@@ -151,38 +153,25 @@ def clean_logits(victim: Victim, x, batch_size: int):
         yield start, victim.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
 
 
-# -- the state ----------------------------------------------------------------------------------------------
+def _open_state(task: AttackTask, path, result: AttackResult, known: CleanFacts | None) -> AttackState | None:
+    """The state of a task, read back if there is one; `None` if the model cannot be identified."""
+    model = None if known is None else known.model
+    model = identify(task.victim) if model is None else model
+    if model is None:
+        return None
+    saved = AttackState(Journal(path, _identity(task, model)), result)
+    saved.restore()
+    return saved
 
-KEPT = ("success", "queries", "gradients", "norm", "nonfinite", "rounds")
 
-
-def open_journal(task: AttackTask, path, logits: np.ndarray, deterministic: bool | None = None) -> Journal:
-    """The journal of a task, which refuses a file of another task."""
-    identity = {
+def _identity(task: AttackTask, model: str) -> dict:
+    """What the state of a task belongs to."""
+    return {
+        **source_of(type(task.attack)),
         "attack": task.attack.name,
         **task.attack.settings(),
         "seed": int(task.seed),
         "examples": len(task.x),
-        "images and labels": fingerprint(task.x, task.y, task.ids),
+        "images and labels": array_digest(task.x, task.y, task.ids),
+        "model": model,
     }
-    first = logits[:PROBES]
-    if deterministic is None:
-        again = task.victim.compiled_logits(tf.constant(task.x[:PROBES])).numpy()
-        deterministic = same_logits(first, again)
-    return Journal(path, identity, first if deterministic else None)
-
-
-def _state(result: AttackResult) -> dict[str, np.ndarray]:
-    arrays = {name: getattr(result, name) for name in KEPT}
-    return arrays | {"seconds": np.array([stage.seconds for stage in result.stages])}
-
-
-def _restore(journal: Journal, result: AttackResult) -> None:
-    arrays = journal.load()
-    if arrays is None:
-        return
-    for name in KEPT:
-        getattr(result, name)[:] = arrays[name]
-    for stage, seconds in zip(result.stages, arrays["seconds"], strict=True):
-        stage.seconds = float(seconds)
-    journal.load_images(result.x_adv, np.flatnonzero(result.success & (result.rounds > 0)))

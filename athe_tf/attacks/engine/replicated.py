@@ -29,6 +29,7 @@ def replicated_victim(model: keras.Model, devices) -> Victim:
         num_classes=original.num_classes,
         name=original.name,
         facts=original.facts,
+        digest=original.digest,
     )
 
 

@@ -3,14 +3,16 @@
 import contextlib
 import functools
 import json
+import math
 import pathlib
 from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
+from athe_tf.attacks.engine.model_digest import keras_digest, saved_model_digest
 from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.models.features import penultimate
+from athe_tf.models.features import find_head
 from athe_tf.utils.errors import InputError, NotApplicable
 
 
@@ -35,6 +37,8 @@ class Victim:
         facts: The card of the model, if it has one.
         independent: Whether the logits of an image do not depend on the rest of its batch. False in
             training mode, where batch normalization mixes them.
+        digest: Returns a text that identifies the model and its weights, or `None` if there is none. Without
+            it, an interrupted attack on this victim cannot be resumed.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Victim:
         name: str = "model",
         facts: dict | None = None,
         independent: bool = True,
+        digest: Callable[[], str | None] | None = None,
     ):
         self._logits = logits
         self._features = features
@@ -57,12 +62,17 @@ class Victim:
         self.name = name
         self.facts = facts or {}
         self.independent = independent
+        self._digest = digest
 
     def __repr__(self) -> str:
         return (
             f"Victim({self.name!r}, num_classes={self.num_classes}, scale={self.scale}, "
             f"features={self.has_features})"
         )
+
+    def digest(self) -> str | None:
+        """A text that identifies the model and its weights as they are now; `None` if there is none."""
+        return None if self._digest is None else self._digest()
 
     def logits(self, x):
         """Logits in `attack_dtype`, whatever the model computes in."""
@@ -91,8 +101,9 @@ class Victim:
         """The model's features; raises `NotApplicable`, in the name of `who`, if it does not show them."""
         if self._features is None:
             raise NotApplicable(
-                f"{who} needs penultimate features, and '{self.name}' offers logits only. "
-                "Give a Keras model, or a SavedModel written by athe_tf.export."
+                f"{who} needs penultimate features, and '{self.name}' offers logits only. Give a functional "
+                "Keras model that ends in a Dense or CosineDense, or a SavedModel that athe_tf.export wrote "
+                "of one."
             )
         return self._features
 
@@ -155,8 +166,8 @@ def _callable_victim(function: Callable, num_classes: int | None) -> Victim:
 
 
 def _keras_victim(model: keras.Model) -> Victim:
-    head = model.layers[-1] if model.layers else None
-    features, shape = penultimate(model), getattr(model, "output_shape", None)
+    head, features = find_head(model)
+    shape = getattr(model, "output_shape", None)
     return Victim(
         lambda x: model(x, training=False),
         features=None if features is None else (lambda x: features(x, training=False)),
@@ -164,6 +175,7 @@ def _keras_victim(model: keras.Model) -> Victim:
         scale=head.scale if isinstance(head, CosineDense) else 1.0,
         num_classes=shape[-1] if isinstance(shape, tuple) else None,
         name=model.name,
+        digest=lambda: keras_digest(model),
     )
 
 
@@ -175,6 +187,7 @@ def saved_model_victim(folder) -> Victim:
     folder = pathlib.Path(folder)
     if not (folder / "saved_model.pb").exists():
         raise InputError(f"No SavedModel in '{folder}': expected a file saved_model.pb there.")
+    digest = saved_model_digest(folder)  # now: the files may be replaced later
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
@@ -196,6 +209,7 @@ def saved_model_victim(folder) -> Victim:
         num_classes=facts.get("num_classes"),
         name=folder.name,
         facts=facts,
+        digest=lambda: digest,
     )
 
 
@@ -203,11 +217,26 @@ def _card(path: pathlib.Path) -> dict:
     if not path.exists():
         return {}
     try:
-        return dict(json.loads(path.read_text()))
-    except ValueError as error:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        _check_card(facts)
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise InputError(
-            f"The card '{path}' beside the SavedModel cannot be read: {error}. Export the model again."
+            f"The card '{path}' beside the SavedModel cannot be read: {reason}. Export the model again."
         ) from error
+    return facts
+
+
+def _check_card(facts) -> None:
+    """Raises `ValueError` if a card contains values that nobody can use."""
+    if not isinstance(facts, dict):
+        raise ValueError("it is not a JSON object")
+    for name, kind in (("scale", (int, float)), ("margin", (int, float)), ("num_classes", int)):
+        value = facts.get(name)
+        if value is None or (value == 0 and name == "margin"):
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise ValueError(f"its `{name}` is {str(value)[:100]}, not a usable number")
 
 
 def _endpoint(loaded, folder) -> Callable:

@@ -6,26 +6,34 @@ import time
 import keras
 import numpy as np
 
-from athe_tf.distribution.strategy import Distribution
+from athe_tf.distribution.strategy import Distribution, WorkerLost
+from athe_tf.programs.interruption import INTERRUPTION, Interrupted, Interruption
 from athe_tf.programs.run_state import RunProgress, all_finite, save_state
 from athe_tf.utils.errors import InputError
 
 
 class Backup(keras.callbacks.Callback):
-    """Writes the state of the run at the end of every epoch, and every `minutes` minutes in between.
+    """Writes the state of the run at the end of every epoch, every `minutes` minutes in between, and before a
+    signal ends the program.
 
     Data and noise are functions of the step, so a run that is resumed after any interruption ends with
     bit-identical weights.
     """
 
     def __init__(
-        self, path, progress: RunProgress, minutes: float = 10.0, distribution: Distribution | None = None
+        self,
+        path,
+        progress: RunProgress,
+        minutes: float = 10.0,
+        distribution: Distribution | None = None,
+        interruption: Interruption = INTERRUPTION,
     ):
         super().__init__()
         self.path = pathlib.Path(path)
         self.progress = progress
         self.seconds = 60 * minutes
         self.distribution = distribution or Distribution()
+        self.interruption = interruption
         self._metrics_to_restore: list | None = None
         self._last = time.monotonic()
 
@@ -42,13 +50,28 @@ class Backup(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.progress.step = self._first_step + batch + 1
-        epoch_goes_on = batch + 1 < self.params["steps"]
-        # The clocks of the workers differ, and all of them have to take part.
-        if epoch_goes_on and self.distribution.any_worker(time.monotonic() - self._last > self.seconds):
-            self.save()
+        if batch + 1 < self.params["steps"]:  # after the last step, the end of the epoch saves
+            self._save_and_stop(due=time.monotonic() - self._last > self.seconds)
 
     def on_epoch_end(self, epoch, logs=None):
+        self._save_and_stop(due=True)
+
+    def _save_and_stop(self, due: bool) -> None:
+        """Saves if that is due on any worker or one has to stop; then all workers stop."""
+        number, distribution = self.interruption.requested, self.distribution
+        # Clocks and signals of the workers differ, and all of them have to take part.
+        if not distribution.any_worker(due or number is not None):
+            return
         self.save()
+        if not distribution.any_worker(number is not None):  # the chief has written before it answers
+            return
+        written = f"A backup was written after epoch {self.progress.epoch}, step {self.progress.step}."
+        if number is None:
+            raise WorkerLost(
+                f"Another worker of this run was stopped, so this one stops too. {written} Restart all "
+                "workers to resume."
+            )
+        raise Interrupted(number, f"{written} The same command resumes the run.")
 
     def save(self):
         """Writes the backup; if a weight is not finite, raises an error and keeps the last good backup."""

@@ -6,6 +6,7 @@ import pathlib
 import keras
 
 from athe_tf.programs.run_state import RunProgress
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing, write_text
 
 MONITOR = "val_robust_accuracy"
@@ -29,9 +30,9 @@ class BestKeeper(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         if self.path.exists() and self.value_path.exists():
-            kept = json.loads(self.value_path.read_text())
-            if self.progress.best is None or kept["value"] > self.progress.best:
-                self.progress.best, self.progress.best_epoch = kept["value"], kept["epoch"]
+            value, epoch = read_value(self.value_path)
+            if self.progress.best is None or value > self.progress.best:
+                self.progress.best, self.progress.best_epoch = value, epoch
 
     def on_epoch_end(self, epoch, logs=None):
         value = (logs or {}).get(self.monitor, (logs or {}).get("val_clean_accuracy"))
@@ -45,3 +46,17 @@ class BestKeeper(keras.callbacks.Callback):
             with replacing(self.path) as temporary:
                 self.model.save(temporary)
             write_text(self.value_path, json.dumps({"value": float(value), "epoch": epoch + 1}))
+
+
+def read_value(path: pathlib.Path) -> tuple[float, int]:
+    """The accuracy of the best model, and its epoch, from its `.json` file."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        value, epoch = kept["value"], kept["epoch"]
+        check(isinstance(epoch, int) and 0 <= value <= 1, f"value={value!r}, epoch={epoch!r}")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(
+            f"'{path}' cannot be read: {error}. Expected an accuracy `value` and an integer `epoch`. Remove "
+            "it; the backup contains both."
+        ) from error
+    return float(value), epoch

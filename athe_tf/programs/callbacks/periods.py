@@ -36,5 +36,7 @@ class PeriodKeeper(keras.callbacks.Callback):
 
 def read_ensemble(folder) -> keras.Model | None:
     """The ensemble of what a `PeriodKeeper` wrote, or `None` if no period was finished."""
-    paths = sorted(pathlib.Path(folder).glob("*.keras"), key=lambda path: int(path.stem))
+    # Not "*.keras", which also matches files that were being written when a process was killed.
+    paths = [path for path in pathlib.Path(folder).glob("[0-9]*.keras") if path.stem.isdecimal()]
+    paths.sort(key=lambda path: int(path.stem))
     return ensemble_of([load_model(path) for path in paths]) if paths else None

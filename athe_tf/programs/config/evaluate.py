@@ -7,8 +7,14 @@ from athe_tf.data.names import check_name as check_data_set
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import PEERS, check_peers
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
-from athe_tf.programs.config.fields import cpu_replicas_option, devices_option, distribution_option, flag
-from athe_tf.utils.choices import NORMS, check_epsilon
+from athe_tf.programs.config.fields import (
+    cpu_replicas_option,
+    devices_option,
+    distribution_option,
+    flag,
+    seed_option,
+)
+from athe_tf.utils.choices import NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, option
 
@@ -19,7 +25,9 @@ class EvaluateConfig:
 
     model: str = option("", "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function.")
     dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
-    data_dir: str | None = option(None, "Where TensorFlow Datasets keeps its data. [the run's own]")
+    data_dir: str | None = option(
+        None, "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]"
+    )
     image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
     split: str = option("test", "Which images.", choices=("test", "validation", "train"))
     protocol: str | None = option(None, f"A named set of attacks: {', '.join(PROTOCOLS)}. [quick]")
@@ -29,7 +37,7 @@ class EvaluateConfig:
     epsilons: tuple[float, ...] = option((), "Further radii for every attack, for a curve.")
     max_examples: int | None = option(None, "Evaluate only the first N images.", above=0)
     batch_size: int = option(128, "Images that go through the model at once, over all devices.", above=0)
-    seed: int = option(0, "Seed of the attacks.")
+    seed: int = seed_option("Seed of the attacks.")
     checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")
     verify_with: tuple[str, ...] = option((), f"Repeat FGSM and PGD-20 with: {', '.join(PEERS)}.")
     substitutes: tuple[str, ...] = option((), "Other models for --protocol=transfer, separated by commas.")
@@ -39,6 +47,9 @@ class EvaluateConfig:
         "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
     )
     margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]")
+    logit_scale: str = option(
+        "model", "Scale of hypersphere logits for attacks that depend on it: model, or a number."
+    )
     probabilities: bool = option(False, "Attack the logarithms of a softmax that cannot be removed.")
     distribution: str = distribution_option("auto, one (device) or mirrored (all GPUs of this machine)")
     devices: tuple[str, ...] = devices_option()
@@ -67,6 +78,7 @@ class EvaluateConfig:
             get_protocol(self.protocol)
         for name in self.attacks:
             parse_name(name)
+        parse_logit_scale(self.logit_scale, "--logit_scale")
         for radius in (0.0 if self.epsilon is None else self.epsilon, *self.epsilons):
             check_epsilon(self.norm or "linf", radius, "--epsilon")
         check_peers(self.verify_with)

@@ -8,6 +8,11 @@ def flag(name: str) -> str:
     return f"--{name}"
 
 
+def seed_option(help: str):
+    """`--seed`: 31 bits, so that no two seeds mean the same."""
+    return option(0, help, least=0, below=2**31)
+
+
 def distribution_option(choices: str):
     """`--distribution`, for programs that offer some kinds."""
     return option("auto", f"{choices}; see docs/distributed.md.", runtime=True)

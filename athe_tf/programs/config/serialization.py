@@ -4,6 +4,7 @@ import dataclasses
 import json
 from typing import Any, get_args, get_type_hints
 
+from athe_tf.training.options import options_of
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.number_format import format_number, parse_number
@@ -11,13 +12,19 @@ from athe_tf.utils.registry import unknown_name
 
 #: The version of `config.json`. Version 1 had no number.
 FORMAT = 2
+# Types in the words of error messages.
+WORDS = {
+    int: "a whole number", float: "a number", str: "a text", bool: "true or false", tuple: "a list",
+    dict: "an object",
+}  # fmt: skip
 
 
 def field_type(config_class, name: str):
-    """The type of a field without `None`: `int`, `float`, `str`, `bool` or `tuple`."""
+    """The type of a field without `None`: `int`, `float`, `str`, `bool`, `tuple` or `dict`."""
     hint = get_type_hints(config_class)[name]
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
-    return tuple if getattr(hint, "__origin__", None) is tuple else kinds[0]
+    container = getattr(hint, "__origin__", None)
+    return container if container in (tuple, dict) else kinds[0]
 
 
 def item_type(config_class, name: str):
@@ -35,7 +42,10 @@ def to_json(config) -> str:
 
 def read_settings(text: str) -> dict[str, Any]:
     """The settings in the text of a `config.json` of this version."""
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise InputError("it is nested too deeply.") from None
     if not isinstance(values, dict):
         raise InputError("it is not a JSON object.")
     version = values.pop("format", 1)
@@ -44,6 +54,12 @@ def read_settings(text: str) -> dict[str, Any]:
             f"it has format {version}, and this version of athe_tf writes format {FORMAT}. Resume the run "
             "with the version that started it, or start a new one in another folder."
         )
+    if isinstance(values.get("options"), dict):
+        values["options"] = _with_tuples(values["options"])
+    return _with_tuples(values)
+
+
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
 
 
@@ -59,11 +75,34 @@ def from_json(config_class, text: str, framework: str | None = None):
     stored = str(values.get("framework"))
     if is_import_path(stored) and stored != framework:
         raise InputError(f"its framework is '{stored}', which is imported only if --framework names it.")
+    check_types(config_class, values)
+    if values.get("options"):
+        check_types(options_of(stored), values["options"])
+    return config_class(**values)
+
+
+def check_types(config_class, values: dict[str, Any]) -> None:
+    """Raises `InputError` unless all values, which were read from a file, are settings and of their types."""
     known = {field.name for field in dataclasses.fields(config_class)}
-    for name in values:
+    for name, value in values.items():
         if name not in known:
             raise unknown_name("setting", name, known)
-    return config_class(**values)
+        kind, item = field_type(config_class, name), item_type(config_class, name)
+        optional = type(None) in get_args(get_type_hints(config_class)[name])
+        items = value if kind is tuple and isinstance(value, tuple) else ()
+        if (value is None and optional) or (_is_a(value, kind) and all(_is_a(one, item) for one in items)):
+            continue
+        of = f" of {WORDS[item].removeprefix('a ')}s" if kind is tuple else ""
+        raise InputError(
+            f"Invalid setting '{name}'. Expected {WORDS[kind]}{of}. Received: {str(value)[:100]}."
+        )
+
+
+def _is_a(value, kind) -> bool:
+    """Whether a value from JSON has a type; integers are numbers, and booleans are not."""
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 def given_settings(config) -> dict[str, Any]:

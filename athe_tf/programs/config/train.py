@@ -15,10 +15,15 @@ from athe_tf.data.names import check_name as check_data_set
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.models import names as models
 from athe_tf.programs.config import rules
-from athe_tf.programs.config.fields import cpu_replicas_option, devices_option, distribution_option, flag
+from athe_tf.programs.config.fields import (
+    cpu_replicas_option,
+    devices_option,
+    distribution_option,
+    flag,
+    seed_option,
+)
 from athe_tf.training.options import (
     FRAMEWORKS,
-    HEAD_MARGINS,
     LR_SCHEDULES,
     AverageOptions,
     EpsilonOptions,
@@ -27,9 +32,8 @@ from athe_tf.training.options import (
     SharedOptions,
     options_of,
 )
-from athe_tf.utils.choices import WEIGHT_NORMS, check_epsilon
+from athe_tf.utils.choices import WEIGHT_NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
-from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.options import check_options, make_options, option
 
 PRECISIONS = ("float32", "float64", "mixed_float16", "mixed_bfloat16")
@@ -40,7 +44,9 @@ class DataOptions:
     """The data."""
 
     dataset: str = option("digits", "Data set: digits, npz:PATH, folder:PATH or a TensorFlow Datasets name.")
-    data_dir: str | None = option(None, "Where TensorFlow Datasets keeps its data.", runtime=True)
+    data_dir: str | None = option(
+        None, "Where TensorFlow Datasets keeps its data; use only folders that you trust.", runtime=True
+    )
     image_size: int | None = option(None, "Crop and resize images to this height and width.", above=0)
     validation_size: int | None = option(None, "Images held out. [a tenth, at most 1000]", least=0)
     augmentation: str = option("pad_crop_flip", "Augmentation.", choices=tuple(AUGMENTATIONS))
@@ -59,6 +65,7 @@ class ModelOptions:
     margin: float | None = option(None, "Margin m. [0.2 for he, 0.1 for mhe, else 0]", least=0)
     weight_norm: str = option("differentiable", "Normalization of class weights.", choices=WEIGHT_NORMS)
     activation: str = option("relu", "Activation.", choices=models.ACTIVATIONS)
+    standardize: bool = option(True, "The model normalizes inputs by mean and deviation of the data set.")
     initial_model: str | None = option(None, "Start from the weights of this .keras file or workdir.")
 
 
@@ -86,6 +93,7 @@ class OptimizerOptions:
     momentum: float = option(0.9, "Momentum of sgd.", least=0, below=1)
     nesterov: bool = option(False, "Nesterov's momentum.")
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", least=0)
+    decay_variables: str = option("all", "Variables that decay.", choices=("all", "kernels"))
     precision: str = option("float32", "Arithmetic; mixed ones are for accelerators.", choices=PRECISIONS)
     epochs: int = option(100, "Passes over the training images.", above=0)
     batch_size: int = option(128, "Images per step, over all devices.", above=0)
@@ -105,7 +113,7 @@ class RunOptions:
     """The run."""
 
     validation_attack: str = option("pgd-10", "Attack of the robust validation accuracy.")
-    seed: int = option(0, "Seed of initialization, order, augmentation and attack starts.")
+    seed: int = seed_option("Seed of initialization, order, augmentation and attack starts.")
     distribution: str = distribution_option(
         "auto, one (device), mirrored (the GPUs of this machine), multi_worker (TF_CONFIG or Slurm) or tpu"
     )
@@ -191,13 +199,9 @@ class TrainConfig(
     @property
     def training_margin(self) -> float:
         """The margin, with the paper's default for each head."""
-        return HEAD_MARGINS.get(self.head, 0.0) if self.margin is None else self.margin
+        return models.HEAD_MARGINS.get(self.head, 0.0) if self.margin is None else self.margin
 
     @property
     def attack_scale(self):
         """`logit_scale` as attacks take it."""
-        if self.logit_scale == "model":
-            return "model"
-        number = parse_number(self.logit_scale)
-        check(number > 0, f"--logit_scale must be 'model' or larger than 0. Received: {self.logit_scale}.")
-        return number
+        return parse_logit_scale(self.logit_scale, "--logit_scale")

@@ -1,5 +1,7 @@
 """How the model was trained: learning curves, and the settings of the run."""
 
+import math
+
 from athe_tf.report.charts import Series, figure, line_chart
 from athe_tf.report.format import value_text
 from athe_tf.report.markup import Markup, details, table
@@ -31,7 +33,7 @@ def curves(rows: list[dict], best_epoch: int | None) -> list[Markup]:
     """Accuracies and losses over the epochs."""
     figures = []
     accuracies, losses = lines(rows, ACCURACIES), lines(rows, LOSSES)
-    numbers = [row.get("epoch", 0.0) for row in rows]
+    numbers = [row["epoch"] for row in rows]
     epochs = number_axis(min(numbers), max(numbers), "epoch")
     if accuracies:
         caption = "Accuracy during training."
@@ -41,8 +43,9 @@ def curves(rows: list[dict], best_epoch: int | None) -> list[Markup]:
         chart = line_chart(accuracies, epochs, share_axis(""), caption, marker)
         figures.append(figure(chart, caption, [one.name for one in accuracies]))
     if losses:
-        highest = max(y for one in losses for _, y in one.points)
-        chart = line_chart(losses, epochs, number_axis(0.0, highest, ""), "Loss during training")
+        finite = [y for one in losses for _, y in one.points if math.isfinite(y)]
+        scale = number_axis(min([0.0, *finite]), max([0.0, *finite]), "")
+        chart = line_chart(losses, epochs, scale, "Loss during training")
         figures.append(figure(chart, "Loss during training.", [one.name for one in losses]))
     return figures
 
@@ -50,7 +53,6 @@ def curves(rows: list[dict], best_epoch: int | None) -> list[Markup]:
 def lines(rows: list[dict], names: dict[str, str]) -> list[Series]:
     """A series for every column that exists."""
     found = {
-        name: [(row["epoch"], row[column]) for row in rows if column in row and "epoch" in row]
-        for column, name in names.items()
+        name: [(row["epoch"], row[column]) for row in rows if column in row] for column, name in names.items()
     }
     return [Series(name, points, dots=len(points) == 1) for name, points in found.items() if points]

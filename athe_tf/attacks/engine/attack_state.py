@@ -1,0 +1,65 @@
+"""The result of an unfinished attack on disk, after every batch."""
+
+import warnings
+
+import numpy as np
+
+from athe_tf.attacks.engine.journal import Expected, Journal, checksums_of
+from athe_tf.attacks.engine.results import AttackResult
+
+COUNTS = ("queries", "gradients", "nonfinite")
+KEPT = ("success", "norm", "rounds", *COUNTS)
+
+
+class AttackState:
+    """Keeps the result of an attack in a journal, and reads it back after an interruption.
+
+    Args:
+        journal: The journal.
+        result: The result before the attack; updated by `restore`, and saved by `save`.
+    """
+
+    def __init__(self, journal: Journal, result: AttackResult):
+        self.journal, self.result = journal, result
+        self.checksums = np.zeros(len(result.success), np.uint32)
+
+    def restore(self) -> None:
+        """Continues where an earlier run was interrupted, if there was one.
+
+        If the images that were found are missing or damaged, the attack starts again, with a warning.
+        """
+        arrays = self.journal.load(self._expected())
+        if arrays is None:
+            return
+        rows = np.flatnonzero(arrays["success"] & (arrays["rounds"] > 0))
+        if not self.journal.load_images(self.result.x_adv, rows, arrays["checksums"]):
+            warnings.warn(
+                f"The adversarial images in '{self.journal.images_path}' are missing or damaged: this attack "
+                "starts again.",
+                stacklevel=2,
+            )
+            return
+        for name in KEPT:
+            getattr(self.result, name)[:] = arrays[name]
+        self.checksums[:] = arrays["checksums"]
+        for stage, seconds in zip(self.result.stages, arrays["seconds"], strict=True):
+            stage.seconds = float(seconds)
+
+    def save(self, solved: np.ndarray) -> None:
+        """Saves the result after a batch that succeeded at the rows `solved`."""
+        self.journal.save_images(self.result.x_adv, solved)
+        self.checksums[solved] = checksums_of(self.result.x_adv[solved])
+        arrays = {name: getattr(self.result, name) for name in KEPT}
+        seconds = np.array([stage.seconds for stage in self.result.stages])
+        self.journal.save({**arrays, "checksums": self.checksums, "seconds": seconds})
+
+    def _expected(self) -> dict[str, Expected]:
+        images, rounds = self.result.success.shape, sum(stage.rounds for stage in self.result.stages)
+        return {
+            "success": Expected(images, "b"),
+            "norm": Expected(images, "f", low=0),
+            "rounds": Expected(images, "i", low=0, high=rounds),
+            **{name: Expected(images, "i", low=0) for name in COUNTS},
+            "checksums": Expected(images, "u"),
+            "seconds": Expected((len(self.result.stages),), "f", low=0),
+        }

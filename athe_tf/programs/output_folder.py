@@ -1,0 +1,34 @@
+"""The folder of an evaluation: `bin/evaluate` and `bin/report` write to it, one process at a time."""
+
+import contextlib
+import pathlib
+import tempfile
+from collections.abc import Iterator
+
+from athe_tf.report.writing import WRITTEN
+from athe_tf.utils.files import sweep
+from athe_tf.utils.locks import locked
+from athe_tf.utils.ownership import check_ours, check_state_folder
+
+#: The folder inside it that keeps the state of an unfinished evaluation.
+STATE = "state"
+
+
+@contextlib.contextmanager
+def held(folder) -> Iterator[pathlib.Path]:
+    """A context in which no other process writes there; removes what a killed one left."""
+    folder = pathlib.Path(folder)
+    with locked(folder):
+        sweep(folder, folder / STATE)
+        yield folder
+
+
+@contextlib.contextmanager
+def prepared(folder) -> Iterator[pathlib.Path]:
+    """The folder for a new evaluation; tested before it starts, so that nothing is lost at the end."""
+    folder = pathlib.Path(folder)
+    check_ours(*(folder / name for name in ("evaluation.json", "examples.npz", *WRITTEN)))
+    check_state_folder(folder / STATE)
+    with held(folder):
+        tempfile.TemporaryFile(dir=folder).close()
+        yield folder

@@ -1,0 +1,1 @@
+"""Malformed files of every kind that the programs read."""
