@@ -40,7 +40,8 @@ class ThreatModel:
     0.5
 
     Args:
-        epsilon: Radius in pixels of [0, 1], as 8/255; a number, or a tensor for a schedule.
+        epsilon: Radius in pixels of [0, 1], as 8/255; a number, a tensor for a schedule, or one radius per
+            example, `[N, 1, 1, 1]`.
 
     Attributes:
         norm: The name of the norm.
@@ -58,6 +59,11 @@ class ThreatModel:
             check_epsilon(self.norm, epsilon)
         self.epsilon = epsilon
 
+    @property
+    def radii(self):
+        """Epsilon as a vector: `[N]` if every example has its own, else `[1]`."""
+        return tf.reshape(self.epsilon, [-1])
+
     def project(self, x, x_adv):
         """The admissible point for `x_adv`: inside the ball around `x` and inside [0, 1]."""
         raise NotImplementedError
@@ -71,7 +77,7 @@ class ThreatModel:
 
         Args:
             delta: Perturbations `[N, H, W, C]`.
-            epsilon: Another radius than that of the threat model.
+            epsilon: Another radius than that of the threat model, or one per example, `[N, 1, 1, 1]`.
         """
         return self._into_ball(delta, self.epsilon if epsilon is None else epsilon)
 
@@ -263,6 +269,7 @@ def project_l1_box(x, delta, epsilon):
 def _shrink_to_l1(rows, excess, epsilon):
     """`rows`, each shrunk to an l1 length of at most epsilon, every entry by at least its excess."""
     magnitude = tf.abs(rows)
+    epsilon = tf.reshape(tf.cast(epsilon, rows.dtype), [-1, 1])
     # A coordinate contributes slope -1 between its two corners and 0 outside.
     corners = tf.concat([excess, magnitude], axis=1)
     slopes = tf.concat([-tf.ones_like(excess), tf.ones_like(magnitude)], axis=1)

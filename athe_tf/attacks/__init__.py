@@ -12,22 +12,26 @@ adversarial images, or `run` it for the outcome of each image.
 | `multitargeted.py` | `multitargeted`: PGD towards every wrong class |
 | `feature.py` | `feature`: PGD towards the features of images of other classes |
 | `apgd.py`, `apgd_steps.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |
+| `constraint_relaxation.py` | `cr`: a strong attack with few passes, at any logit scale |
 | `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the smallest norm |
+| `ddn.py`, `fmn.py` | `ddn`, `fmn`: the smallest norm, by a radius that moves |
+| `epsilon_search.py` | `epsilon-search`: the smallest norm, by any attack with a fixed radius |
 | `square.py` | `square`: random search over patches, from logits |
 | `autoattack.py` | `autoattack` and its versions and profiles: APGD, FAB and Square in a cascade |
+| `swift.py` | `swift`: `cr`, APGD and Square in a cascade with few passes; not AutoAttack |
 | `estimated_gradient.py`, `zoo.py` | `nes`, `spsa`, `zoo`: gradients estimated from logits |
 | `rays.py` | `rays`: the smallest linf norm, from labels |
 | `spatial.py` | `spatial`: rotations and translations |
 | `local_linearity.py` | not an attack: the search of LLR training |
 | `transfer.py` | not an attack: images made on one model, tested on others |
 
-What families share: `gradient_attack.py`, `minimum_norm.py`, `black_box.py`, `targets.py`, `losses.py` (what
-is maximized) and `box_projection.py`. The machinery is in `engine/`: `attack.py` (the contract),
-`arguments.py` (`repr` and settings), `victim.py` (what an attack sees of a model), `driver.py` (runs an
-attack over a set of images), `results.py`, `journal.py` (the state of a run in a file), `active_set.py` (the
-loop whose batch shrinks), `gradients.py`, `adam.py`, `parallel.py`, `replicated.py` (several devices) and
-`model_checks.py`. The ball is in `athe_tf/threat.py`. A new attack is one new file and one entry in
-`registry.py`.
+What families share: `gradient_attack.py`, `minimum_norm.py`, `moving_radius.py`, `black_box.py`,
+`cascade.py`, `targets.py`, `losses.py` (what is maximized) and `box_projection.py`. The machinery is in
+`engine/`: `attack.py` (the contract), `arguments.py` (`repr` and settings), `victim.py` (what an attack sees
+of a model), `driver.py` (runs an attack over a set of images), `results.py`, `journal.py` (the state of a
+run in a file), `active_set.py` (the loop whose batch shrinks), `gradients.py`, `adam.py`, `parallel.py`,
+`replicated.py` (several devices) and `model_checks.py`. The ball is in `athe_tf/threat.py`. A new attack is
+one new file and one entry in `registry.py`.
 """
 
 import lazy_loader

@@ -1,14 +1,18 @@
 from .apgd import APGD, APGDDLR, APGDT
 from .autoattack import AutoAttack
 from .carlini_wagner import CWL2
+from .constraint_relaxation import ConstraintRelaxation
+from .ddn import DDN
 from .deepfool import DeepFool
 from .engine.attack import Attack
 from .engine.results import AttackResult
 from .engine.victim import Victim, victim
+from .epsilon_search import EpsilonSearch
 from .estimated_gradient import NES, SPSA
 from .fab import FAB, TargetedFAB
 from .feature import FeatureAttack
 from .feature_norm import FeatureNormPGD
+from .fmn import FMN
 from .gradient import BIM, FGSM, MIM, PGD, AdaptivePGD, CWLinf
 from .local_linearity import LocalLinearity
 from .multitargeted import MultiTargeted
@@ -17,6 +21,7 @@ from .registry import ATTACKS, get, parse_name
 from .scale_sweep import ScaleSweepPGD
 from .spatial import Spatial
 from .square import Square
+from .swift import Swift
 from .transfer import transfer_matrix
 from .zoo import ZOO
 
@@ -27,8 +32,10 @@ __all__ = [
     "ATTACKS",
     "BIM",
     "CWL2",
+    "DDN",
     "FAB",
     "FGSM",
+    "FMN",
     "MIM",
     "NES",
     "PGD",
@@ -39,7 +46,9 @@ __all__ = [
     "AttackResult",
     "AutoAttack",
     "CWLinf",
+    "ConstraintRelaxation",
     "DeepFool",
+    "EpsilonSearch",
     "FeatureAttack",
     "FeatureNormPGD",
     "LocalLinearity",
@@ -48,6 +57,7 @@ __all__ = [
     "ScaleSweepPGD",
     "Spatial",
     "Square",
+    "Swift",
     "TargetedFAB",
     "Victim",
     "get",

@@ -98,7 +98,7 @@ class MomentumSteps(StepPolicy):
 
     def memory(self, x, start, resumed):
         none = tf.zeros(tf.shape(x)[:1])
-        step_size = none + 2.0 * self.threat.epsilon
+        step_size = none + 2.0 * self.threat.radii
         rises = tf.cast(none, tf.int32)
         # An infinite last loss: the start does not count as a rise. "Halved at the last checkpoint" turns the
         # second condition off at the first.
@@ -149,14 +149,14 @@ class SparseSteps(StepPolicy):
         size = float(math.prod(x.shape[1:]))
         moved = self._moved_pixels(x, start) if resumed else none + size
         pixels = moved / self.shrink if resumed else none + 0.2 * size
-        return [none + self.threat.epsilon, pixels, moved]
+        return [none + self.threat.radii, pixels, moved]
 
     def checkpoint(self, i, x, here, best, memory):
         step_size, pixels, last_moved = memory
         due = tf.logical_and(i > 0, tf.equal(i % max(int(0.04 * self.steps), 1), 0))
         moved = self._moved_pixels(x, best.x)
         sparser = moved < 0.95 * last_moved
-        epsilon = self.threat.epsilon
+        epsilon = self.threat.radii
         shorter = tf.maximum(step_size / self.shrink, epsilon / 10.0)
         memory = [
             tf.where(due, tf.where(sparser, tf.zeros_like(shorter) + epsilon, shorter), step_size),

@@ -3,14 +3,10 @@
 from collections.abc import Sequence
 
 from athe_tf.attacks import registry
-from athe_tf.attacks.engine import model_checks
-from athe_tf.attacks.engine.attack import Attack, checked_batch
-from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.driver import clean_pass
-from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.cascade import EOT_SAMPLES, Cascade
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.engine.victim import victim as as_victim
-from athe_tf.utils.errors import InputError, NotApplicable, check, check_choice
+from athe_tf.utils.errors import InputError, check_choice
 
 #: What each version runs, in order.
 VERSIONS: dict[str, tuple[str, ...]] = {
@@ -24,16 +20,9 @@ PROFILES: dict[str, dict[str, int]] = {
     "lite": {"steps": 50, "targets": 4, "queries": 1000},
     "smoke": {"steps": 10, "targets": 2, "queries": 200},
 }
-BLACK_BOX = ("square",)
-# Passes through a randomized model that the `rand` version averages.
-EOT_SAMPLES = 20
-# Queries of the checks per image of the first batch: clean, repeated, with its gradient.
-CHECK_QUERIES = 1 + model_checks.REPEATED_PASSES + 1
-# If Square alone finds more than this share of all images, gradients may mislead.
-SUSPICIOUS_SHARE = 0.002
 
 
-class AutoAttack(Attack):
+class AutoAttack(Cascade):
     """AutoAttack (Croce and Hein, 2020; in l1, 2021): APGD, FAB and Square, each on survivors of the last.
 
     The whole set goes through one attack before the next; survivors are gathered into full batches, and
@@ -72,6 +61,7 @@ class AutoAttack(Attack):
     """
 
     name = "autoattack"
+    title = "AutoAttack"
 
     def __init__(
         self,
@@ -93,16 +83,11 @@ class AutoAttack(Attack):
                 f"Received: version={self.version!r}, attacks={attacks!r}."
             )
         chosen = VERSIONS[self.version] if attacks is None else attacks
-        check(len(chosen) > 0, "`attacks` must name at least one attack. Received: attacks=[].")
-        self.attacks = [self._member(member) for member in chosen]
-        names = [member.name for member in self.attacks]
-        check(len(set(names)) == len(names), f"The attacks of a cascade must differ. Received: {names}.")
+        self.averages = self.version == "rand"
+        self.compose([self._member(member) for member in chosen])
 
     def _member(self, member) -> Attack:
         if isinstance(member, Attack):
-            same = member.in_ball and (member.norm, member.epsilon) == (self.norm, self.epsilon)
-            found = f"'{member.name}' with norm={member.norm!r}, epsilon={member.epsilon:g}"
-            check(same, f"All attacks of a cascade share its norm and epsilon. Received: {found}.")
             return member
         return registry.get(member, epsilon=self.epsilon, norm=self.norm, **self._settings_of(member))
 
@@ -123,84 +108,7 @@ class AutoAttack(Attack):
         }
         return known.get(name, {})
 
-    def cascade(self, victim: Victim) -> list[Attack]:
-        """The attacks that can be run on this victim: DLR needs a third class."""
-        return [member for member in self.attacks if _applicable(member, victim)]
-
-    def rounds(self, victim: Victim) -> int:
-        return sum(member.rounds(victim) for member in self.cascade(victim))
-
-    def craft(self, victim: Victim, x, y, ids, seed):
-        usage = "attack.run(model, x, y). Train, and validate, with an attack such as PGD or APGD"
-        raise InputError(f"AutoAttack is for evaluation: {usage}.")
-
-    def run(
-        self, model, x, y, ids=None, seed=0, batch_size: int = 128, progress=None, state=None, known=None
-    ):
-        """As the `run` of every attack; `result.notes` has warnings about the model and the result."""
-        victim = as_victim(model)
-        if known is None:
-            x, y = checked_batch(x, y, victim.num_classes)
-        notes = self.check_model(victim, x[:batch_size], y[:batch_size], known)
-        result = super().run(victim, x, y, ids, seed, batch_size, progress, state, known)
-        result.queries[:batch_size] += CHECK_QUERIES
-        result.gradients[:batch_size] += 1
-        result.notes = [*self._shortcomings(victim), *notes, *self._suspicions(result)]
-        return result
-
-    def run_individually(self, model, x, y, **kwargs) -> dict[str, AttackResult]:
-        """Every attack of the cascade on all images, by name.
-
-        Args:
-            model: A `Victim`, or anything that `athe_tf.victim` takes.
-            x: Images `[N, H, W, C]` in [0, 1].
-            y: Integer labels `[N]`.
-            **kwargs: Those of `run`; `state` is a prefix for the files of all attacks.
-        """
-        victim, state = as_victim(model), kwargs.pop("state", None)
-        x, y = checked_batch(x, y, victim.num_classes)
-        first = slice(kwargs.get("batch_size", 128))
-        notes = self.check_model(victim, x[first], y[first])
-        results = {}
-        for member in self.cascade(victim):
-            path = None if state is None else f"{state}.{member.name}.npz"
-            results[member.name] = member.run(victim, x, y, state=path, **kwargs)
-        notes = [*self._shortcomings(victim), *notes, *black_box_suspicions(results)]
-        for result in results.values():
-            result.notes = notes
-        return results
-
-    def table(self, result: AttackResult) -> str:
-        """The cascade line by line: the robust accuracy after each attack, and its time."""
-        lines = [f"{'clean':<10} {100 * (~result.success | (result.rounds > 0)).mean():6.2f} %"]
-        for stage in result.stages:
-            robust = 100 * result.robust_after(stage).mean()
-            lines.append(f"{stage.name:<10} {robust:6.2f} %  {stage.seconds:8.1f} s")
-        return "\n".join(lines)
-
-    def check_model(self, victim: Victim, x, y, known: CleanFacts | None = None) -> list[str]:
-        """Warnings about a model, from a batch of images; raises `InputError` for probabilities."""
-        if known is None:
-            _, logits = clean_pass(victim, x, y, len(x))
-            model_checks.check_logits(logits)
-            notes = model_checks.scale_warnings(logits, y)
-            deterministic = model_checks.deterministic_logits(victim, x)
-        else:
-            notes, deterministic = list(known.warnings), known.deterministic
-        if not deterministic and self.version != "rand":
-            notes.append(
-                "The logits of the model change from pass to pass. Use version='rand', which averages "
-                f"{EOT_SAMPLES} passes; the standard version over-estimates its robustness."
-            )
-        flat = model_checks.zero_gradients(victim, x, y) if known is None else known.zero_gradients()
-        if flat > 0:
-            notes.append(
-                f"{flat:.1%} of the images have a zero gradient. Gradient attacks cannot move them; trust "
-                "only the black-box attack."
-            )
-        return notes
-
-    def _shortcomings(self, victim: Victim) -> list[str]:
+    def shortcomings(self, victim: Victim) -> list[str]:
         notes = []
         if self.profile != "full":
             notes.append(
@@ -208,47 +116,8 @@ class AutoAttack(Attack):
                 f"{_listed('full')}. Its robust accuracy is an upper bound. Use the profile 'full' for a "
                 "number to publish."
             )
-        left_out = ", ".join(member.name for member in self.attacks if not _applicable(member, victim))
-        if left_out:
-            notes.append(f"Left out: {left_out}, which need more than {victim.num_classes} classes.")
-        return notes
-
-    def _suspicions(self, result: AttackResult) -> list[str]:
-        """A warning if Square finds adversarial examples that the gradient attacks before it missed."""
-        notes = []
-        before = ~result.success | (result.rounds > 0)
-        for index, stage in enumerate(result.stages):
-            after = result.robust_after(stage)
-            found = float(before.mean() - after.mean())
-            if stage.name in BLACK_BOX and index >= 2 and found > SUSPICIOUS_SHARE:
-                notes.append(
-                    f"'{stage.name}' found adversarial examples for {found:.1%} of the images after {index} "
-                    "gradient attacks had failed on them. The model may mask its gradients."
-                )
-            before = after
-        return notes
-
-
-def black_box_suspicions(results: dict[str, AttackResult]) -> list[str]:
-    """Warnings about black-box attacks that are stronger than a gradient attack, each on all images."""
-    accuracy = {name: float(1 - result.success.mean()) for name, result in results.items()}
-    return [
-        f"'{blind}' alone leaves {accuracy[blind]:.1%} and '{name}' alone {accuracy[name]:.1%}: a black-box "
-        "attack is stronger than a gradient attack. The model may mask its gradients."
-        for blind in BLACK_BOX
-        if blind in accuracy
-        for name in accuracy
-        if name not in BLACK_BOX and accuracy[blind] < accuracy[name] - SUSPICIOUS_SHARE
-    ]
+        return [*notes, *super().shortcomings(victim)]
 
 
 def _listed(profile: str) -> str:
     return ", ".join(f"{number} {what}" for what, number in PROFILES[profile].items())
-
-
-def _applicable(member: Attack, victim: Victim) -> bool:
-    try:
-        member.check_victim(victim)
-    except NotApplicable:
-        return False
-    return True

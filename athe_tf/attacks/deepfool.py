@@ -55,6 +55,10 @@ class DeepFool(MinimumNormAttack):
         self.overshoot = overshoot
         self.n_targets = int(n_targets)
 
+    def round_passes(self, victim: Victim) -> float:
+        boundaries = min(self.n_targets, (victim.num_classes or self.n_targets + 1) - 1)
+        return (1.0 + boundaries) * self.steps + 1.0 + self.clip_to_epsilon
+
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
         """Images leave the batch as soon as their class changes."""
 

@@ -65,6 +65,9 @@ class NES(BlackBoxAttack):
         self.sigma = sigma
         self.chunk = int(chunk)
 
+    def round_passes(self, victim: Victim) -> float:
+        return self.steps * (2.0 * self.samples + 1.0)
+
     def search(self, victim: Victim, x, y, ids, seed):
         def body(i, state, constants):
             x_adv, _, queries = state

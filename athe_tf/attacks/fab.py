@@ -98,7 +98,12 @@ class FAB(MinimumNormAttack):
         return inputs
 
     def round_passes(self, victim: Victim) -> float:
-        return (2.0 if self.reuse_passes else 3.0) * self.steps + 1.0
+        forward = 1.0 if self.reuse_passes else 2.0
+        return (forward + self.boundary_count(victim)) * self.steps + 1.0 + self.clip_to_epsilon
+
+    def boundary_count(self, victim: Victim) -> int:
+        """How many boundaries are compared in a step, each for a backward pass; one if it is unknown."""
+        return (victim.num_classes or 2) - 1
 
     def rivals(self, logits, labels, targets):
         """`(classes whose boundaries are compared [n, K], K)`."""
@@ -188,6 +193,9 @@ class TargetedFAB(TargetRounds, FAB):
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int = 9, **kwargs):
         super().__init__(epsilon, norm, n_targets=n_targets, **kwargs)
+
+    def boundary_count(self, victim):
+        return 1
 
     def rivals(self, logits, labels, targets):
         return targets[0][:, tf.newaxis], 1

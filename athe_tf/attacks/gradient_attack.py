@@ -52,6 +52,9 @@ class GradientAttack(Attack):
         """What the loss compares with, computed once per batch: the clean logits for KL. One query each."""
         return [self.seen(victim, x)[0]] if self.loss == "kl" else []
 
+    def round_passes(self, victim: Victim) -> float:
+        return super().round_passes(victim) + (self.loss == "kl")
+
     def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
         """What the loss compares with in one round, made from `clean_inputs` without a query."""
         return inputs

@@ -39,6 +39,9 @@ class MinimumNormAttack(Attack):
         self.steps = int(steps)
         self.clip_to_epsilon = clip_to_epsilon
 
+    def round_passes(self, victim: Victim) -> float:
+        return super().round_passes(victim) + self.clip_to_epsilon
+
     def craft(self, victim: Victim, x, y, ids, seed):
         """The nearest adversarial image of all rounds; the clean one if none is within epsilon."""
 

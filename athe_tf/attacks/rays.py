@@ -80,6 +80,9 @@ class RayS(MinimumNormAttack):
         self.stop_on_success = stop_on_success
         self.tolerance = tolerance
 
+    def round_passes(self, victim: Victim) -> float:
+        return float(self.n_queries) + self.clip_to_epsilon
+
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
         """One search. Every iteration is one probe of every image, wherever it is in its search."""
         size = math.prod(x.shape[1:])

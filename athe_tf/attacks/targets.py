@@ -49,6 +49,9 @@ class TargetRounds(Attack):
     def rounds(self, victim: Victim) -> int:
         return self.target_count(victim) * self.restarts
 
+    def round_passes(self, victim: Victim) -> float:
+        return super().round_passes(victim) + 1.0  # for the clean logits
+
     def split(self, victim: Victim, round_index):
         """`(rank of the target, number of the restart)` of a round."""
         return round_index % self.target_count(victim), round_index // self.target_count(victim)

@@ -85,6 +85,9 @@ class ZOO(BlackBoxAttack):
         self.learning_rate = learning_rate
         self.constant = constant
 
+    def round_passes(self, victim: Victim) -> float:
+        return float(self.n_queries)
+
     def search(self, victim: Victim, x, y, ids, seed):
         budget = self.n_queries - 1  # one query went to the clean image
 

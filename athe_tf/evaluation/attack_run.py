@@ -22,6 +22,7 @@ class AttackRunner:
     inputs: EvaluationInputs
     state: StateFolder | None = None
     progress: Callable | None = None
+    max_passes: int | None = None
 
     def run(self, planned: PlannedAttack, number: int, attacks: int) -> AttackOutcome:
         """What one attack found; if it cannot be run on this victim, the outcome says why."""
@@ -30,6 +31,7 @@ class AttackRunner:
             return AttackOutcome(planned.label, None, not_run=planned.not_run)
         limit = count if planned.limit is None else min(planned.limit, count)
         settings = attack.settings() | ({"images": limit} if limit < count else {})
+        settings |= {} if self.max_passes is None else {"max_passes": self.max_passes}
         outcome = None if self.state is None else self.state.load(planned.label, settings, limit)
         if outcome is None:
             try:
@@ -55,6 +57,7 @@ class AttackRunner:
             slice(limit),
             progress=self._observer(planned.label, position, limit),
             state=None if self.state is None else self.state.unfinished(planned.label),
+            max_passes=self.max_passes,
         )
         return AttackOutcome(
             planned.label,

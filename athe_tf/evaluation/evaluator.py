@@ -98,7 +98,8 @@ def evaluate(
     result.protocol = chosen.name if attacks is None else None
     result.settings = {"batch_size": batch_size, "max_examples": max_examples}
     folder = StateFolder.open(options.state, inputs)
-    _run_attacks(result, AttackRunner(inputs, folder, options.progress), plan, options.finished)
+    runner = AttackRunner(inputs, folder, options.progress, options.max_passes)
+    _run_attacks(result, runner, plan, options.finished)
     if chosen.transfer:
         crafted_by = make_plan(chosen.transfer, epsilon, norm, published=chosen.epsilon)
         result.transfer = measure_transfer(inputs, result.model, substitutes, crafted_by)

@@ -45,6 +45,8 @@ class EvaluationOptions:
             have a scale of their own keep it. Defaults to `"model"`.
         probabilities: The model ends with a softmax that cannot be removed: attack the logarithms of its
             outputs. Defaults to `False`, which refuses such a model.
+        max_passes: Largest number of forward and backward passes per image in each attack; see `Attack.run`.
+            Defaults to `None`: no limit.
         name: The name of the model in the result. Defaults to the model's own.
         dataset: The name of the data in the result.
         state: A folder that keeps the state of the evaluation. The same call, made again after an
@@ -64,6 +66,7 @@ class EvaluationOptions:
     margin: float | None = None
     logit_scale: float | str = "model"
     probabilities: bool = False
+    max_passes: int | None = None
     name: str | None = None
     dataset: str = "data"
     state: Any = None

@@ -268,7 +268,7 @@ _ALL = (
             *_attacks("multitargeted-20", "deepfool-100"),
             AttackSpec("feature", settings={"n_targets": 200}, limit=1000),
             AttackSpec("rays-10000", limit=1000),
-            AttackSpec("autoattack"),
+            *_attacks("cr", "autoattack"),
         ),
     ),
 )

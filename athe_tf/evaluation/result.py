@@ -81,6 +81,13 @@ class AttackOutcome:
         return float(self.robust.mean())
 
     @property
+    def passes_per_image(self) -> dict[str, float]:
+        """Forward and backward passes, averaged over the images that were attacked."""
+        count = 1 if self.robust is None else len(self.robust)
+        totals = {"forward": self.queries, "backward": self.gradients}
+        return {name: round(total / count, 2) for name, total in totals.items()}
+
+    @property
     def median_norm(self) -> float | None:
         """Median length of the perturbations, over the adversarial examples found."""
         if self.robust is None or self.norms is None:
@@ -100,6 +107,7 @@ class AttackOutcome:
             "seconds": round(self.seconds, 2),
             "queries": self.queries,
             "gradients": self.gradients,
+            "passes_per_image": self.passes_per_image,
             "nonfinite_gradients": self.nonfinite,
             "median_norm": self.median_norm,
             "settings": self.settings,

@@ -23,7 +23,7 @@ def _accuracies(data: dict) -> list[str]:
         remark = "per-image worst case over all attacks"
         rows.append(("worst case", data["worst_case_accuracy"], data["worst_case_interval"], remark))
     width = max(12, *(len(row[0]) for row in rows))
-    lines = [f"{'attack':<{width}}  accuracy   95 % interval"]
+    lines = [f"{'attack':<{width}}  accuracy   95 % interval   time, forward + backward passes"]
     for label, accuracy, interval, remark in rows:
         if label == "worst case":
             lines.append("-" * (width + 28))
@@ -39,7 +39,8 @@ def _share(share: float, interval) -> str:
 def _remark(attack: dict, data: dict) -> str:
     if "not_run" in attack:
         return f"not run: {attack['not_run']}"
-    parts = [f"{attack['seconds']:.1f} s"]
+    forward, backward = (attack[which] / attack["examples"] for which in ("queries", "gradients"))
+    parts = [f"{attack['seconds']:.1f} s", f"{forward:.0f} + {backward:.0f} passes per image"]
     if attack["examples"] < data["examples"]:
         parts.append(f"first {attack['examples']} images")
     if not attack["in_worst_case"]:

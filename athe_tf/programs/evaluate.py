@@ -96,6 +96,7 @@ def run(
         margin=config.margin,
         logit_scale=parse_logit_scale(config.logit_scale, "--logit_scale"),
         probabilities=config.probabilities,
+        max_passes=config.max_passes,
         name=config.model,
         dataset=f"{config.dataset} ({config.split})",
         state=None if output is None else output / STATE,

@@ -18,7 +18,7 @@ class ProgressDisplay:
 
     On a terminal, a bar with the accuracy so far and the time left in the current attack:
 
-        2 of 4, pgd-20  [##########..............]  41 %   robust 63.1 %   12.0 s left
+        2 of 4, pgd-20  [##########..............]  41 %   robust 63.1 %   17 passes per image   12.0 s left
 
     The time left assumes that no further adversarial example is found, so it is an upper bound. Elsewhere,
     one line for each attack that has finished.
@@ -57,7 +57,8 @@ class ProgressDisplay:
         position = f"{progress.number} of {progress.attacks}, " if progress.attacks else ""
         text = f"{position}{progress.attack}  [{bar}] {share:>4.0%}"
         if progress.attacks:
-            text += f"   robust {progress.accuracy:.1%}"
+            passes = progress.done / progress.examples
+            text += f"   robust {progress.accuracy:.1%}   {passes:.0f} passes per image"
         worked = progress.done - self.first
         if worked > 0 and elapsed > 0:
             text += f"   {format_duration(elapsed * (progress.total - progress.done) / worked)} left"
@@ -70,7 +71,9 @@ class ProgressDisplay:
         elif outcome.robust is None:
             print(one_line(f"{outcome.name}: not run: {outcome.not_run}"), file=self.stream, flush=True)
         else:
+            passes = sum(outcome.passes_per_image.values())
             text = f"{outcome.name}: {100 * outcome.accuracy:.2f} %, {format_duration(outcome.seconds)}"
+            text += f", {passes:.0f} passes per image"
             print(one_line(text), file=self.stream, flush=True)
 
     def clear(self) -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from benchmarks.malformed import data, reports
-from tests.warm_processes import WarmProcess
+from tests.warm_processes import WarmProcess, run_program
 
 SECONDS = 10
 GIBIBYTES = 4.0
@@ -55,7 +55,7 @@ def run(command: Sequence[str], folder: pathlib.Path, streams: pathlib.Path):
     """Runs a command: `(exit code or None after the time limit, output, seconds, GiB)`."""
     program, *flags = command
     output = streams / "output.txt"
-    output.unlink(missing_ok=True)
+    output.write_text("")
     began, memory, code = time.perf_counter(), 0.0, None
     process = WarmProcess(
         f"athe_tf.programs.{program.removeprefix('bin/')}", flags, output, output, folder=folder
@@ -89,6 +89,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="Only cases whose name contains this.")
     parser.add_argument("--show", action="store_true", help="Print every message.")
     options = parser.parse_args()
+    run_program("report", "--help")  # starts the server of warm processes
     tried, wrong, slowest, largest = 0, 0, 0.0, 0.0
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as streams:
         for name, command in all_cases(pathlib.Path(scratch)):

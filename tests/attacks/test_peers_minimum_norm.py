@@ -1,4 +1,4 @@
-"""DeepFool, C&W and FAB against those of foolbox, ART and pyautoattack: never weaker at the same budget.
+"""Minimum-norm attacks against those of foolbox, ART and pyautoattack: never weaker at the same budget.
 
 One robust network and the same images for all. Peers are counted as we count: adversarial, and at most
 epsilon away.
@@ -103,6 +103,19 @@ def test_cw_is_not_weaker_than_that_of_foolbox(case):
     peer = foolbox_norms(lambda fb: fb.attacks.L2CarliniWagnerAttack(**budget), net, x, y, "l2")
     attack = attacks.CWL2(EPSILON["l2"], steps=50, search_steps=3, initial_c=1.0, learning_rate=0.05)
     assert_not_weaker(attack.run(net, x, y), peer, EPSILON["l2"])
+
+
+@pytest.mark.parametrize(
+    "name, norm, peer",
+    [("ddn", "l2", "DDNAttack"), ("fmn", "linf", "LInfFMNAttack"), ("fmn", "l1", "L1FMNAttack")],
+)
+def test_moving_radii_find_the_norms_of_foolbox(case, name, norm, peer):
+    net, x, y = case[0], case[1][:100], case[2][:100]
+    theirs = foolbox_norms(lambda fb: getattr(fb.attacks, peer)(steps=30), net, x, y, norm)
+    result = attacks.get(f"{name}-30", epsilon=EPSILON[norm], norm=norm).run(net, x, y)
+    assert_not_weaker(result, theirs, EPSILON[norm])
+    both = np.isfinite(result.norm) & np.isfinite(theirs) & (theirs > 0)
+    assert np.median(result.norm[both] / theirs[both]) >= 1 / NOISE
 
 
 # A few steps as the HE paper takes them; many as AutoAttack does, which spares a pass of each.

@@ -60,6 +60,33 @@ def test_the_json_is_that_of_the_design(linear, tmp_path):
     assert {"athe_tf", "tensorflow", "keras"} <= set(stored["versions"])
 
 
+def test_passes_per_image_are_beside_every_number(linear):
+    y = predictions(linear, IMAGES)
+    result = athe_tf.evaluate(linear, (IMAGES, y), attacks=["fgsm", "cr"], epsilon=1e-4, checks=False)
+    first, second = result.to_dict()["attacks"]
+    # At this radius FGSM fails: a clean pass, one at the start and one at the end.
+    assert first["passes_per_image"] == {"forward": 3.0, "backward": 1.0}
+    for attack in (first, second):
+        per_image = attack["passes_per_image"]
+        assert per_image["forward"] == pytest.approx(attack["queries"] / 60, abs=0.005)
+        assert per_image["backward"] == pytest.approx(attack["gradients"] / 60, abs=0.005)
+    assert "3 + 1 passes per image" in str(result)
+    assert "backward passes per image" in athe_tf.report.render(result)
+
+
+def test_a_budget_of_passes_stops_every_attack_and_is_told(linear):
+    y = predictions(linear, IMAGES)
+    options = athe_tf.evaluation.EvaluationOptions(max_passes=10)
+    settings = {"attacks": ["pgd-3x4"], "epsilon": 1e-4, "checks": False, "options": options}
+    result = athe_tf.evaluate(linear, (IMAGES, y), **settings)
+    assert result["pgd-3x4"].passes_per_image == {"forward": 5.0, "backward": 3.0}
+    assert result["pgd-3x4"].settings["max_passes"] == 10
+    assert "budget of 10 passes" in result["pgd-3x4"].remarks[0]
+    with pytest.raises(InputError, match="max_passes=2"):
+        settings["options"] = athe_tf.evaluation.EvaluationOptions(max_passes=2)
+        athe_tf.evaluate(linear, (IMAGES, y), **settings)
+
+
 def test_the_table_shows_every_attack_with_its_interval(linear):
     y = predictions(linear, IMAGES)
     text = str(athe_tf.evaluate(linear, (IMAGES, y), attacks=["fgsm", "pgd-5"], epsilon=0.02, checks=False))

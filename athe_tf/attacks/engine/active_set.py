@@ -4,11 +4,27 @@ An image with an adversarial example needs no further passes. The loop drops fin
 and puts their state back in place at the end, all inside the graph: one trace, any batch size.
 """
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
 import tensorflow as tf
 
 # The batch shrinks in eighths: convolution kernels are prepared anew for every batch size they meet, so a
 # few sizes are faster than the exact count.
 PARTS = 8
+
+_whole: contextvars.ContextVar = contextvars.ContextVar("athe_tf_whole_batches", default=False)
+
+
+@contextlib.contextmanager
+def whole_batches() -> Iterator[None]:
+    """A context in which loops are traced that keep finished rows, for bodies that know the whole batch."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
 
 
 def _match(flags, like):
@@ -39,6 +55,7 @@ def shrinking_loop(body, state, constants, steps, last=None):
     structures = state, constants
     state, constants = tf.nest.flatten(state), tf.nest.flatten(constants)
     total = tf.shape(state[0])[0]
+    whole = _whole.get()
     part = tf.maximum((total + PARTS - 1) // PARTS, 1)
 
     def packed(*tensors):
@@ -55,6 +72,8 @@ def shrinking_loop(body, state, constants, steps, last=None):
         updated, done = body(i, *packed(work, fixed))
         work = kept(active, updated, work)
         active &= ~done
+        if whole:
+            return i + 1, rows, active, work, fixed, full
         left = tf.reduce_sum(tf.cast(active, tf.int32))
         size = (left + part - 1) // part * part
 

@@ -101,6 +101,25 @@ class Attack(Described):
     def check_victim(self, victim: Victim) -> None:
         """Raises `NotApplicable` or `InputError` if this attack cannot be run on this victim."""
 
+    def memory_columns(self, victim: Victim) -> int:
+        """How many numbers an image carries from round to round; 0 by default.
+
+        With a memory, `attempt` gets it as one more argument, a float32 tensor `[n, columns]` that starts as
+        zeros, and returns the new one in `Attempt.memory`. It is part of the state file.
+        """
+        return 0
+
+    def takes_part(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray:
+        """Which images need a round, given their memory: one flag per row; by default all.
+
+        A round must not change the answer for itself, so that a resumed run forms the same batches.
+        """
+        return np.ones(len(memory), bool)
+
+    def admits(self, member: "Attack", result: AttackResult) -> np.ndarray:
+        """For cascades: which images go on to a member, given what earlier stages found; by default all."""
+        return np.ones(len(result.success), bool)
+
     def prepare(self, victim: Victim, x, y, batch_size: int) -> int:
         """Computes what is needed once from the whole set, before the first round.
 
@@ -167,6 +186,7 @@ class Attack(Described):
         progress: Callable | None = None,
         state=None,
         known: CleanFacts | None = None,
+        max_passes: int | None = None,
     ) -> AttackResult:
         """Attacks a set of images and returns the outcome for each of them.
 
@@ -185,12 +205,15 @@ class Attack(Described):
                 contains Python functions no state is kept, and a warning says so.
             known: What is known about the model and these images, which were checked then. Defaults to
                 `None`: `run` checks the images and makes a clean pass.
+            max_passes: Largest number of forward and backward passes per image. An image whose next round
+                might exceed it is not attacked further, counts as robust, and `result.notes` says how many
+                there are. Defaults to `None`: no limit.
         """
         victim = as_victim(model)
         if known is None:
             x, y = checked_batch(x, y, victim.num_classes)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
-        task = driver.AttackTask(self, victim, x, y, ids, seed, batch_size, progress)
+        task = driver.AttackTask(self, victim, x, y, ids, seed, batch_size, progress, max_passes)
         return driver.run(task, state, known)
 
     def compiled(self, victim: Victim, shape, which: str):
@@ -201,12 +224,15 @@ class Attack(Described):
             images = tf.TensorSpec([None, *shape[1:]], tf.float32)
             labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
             dtypes = [tf.uint32, tf.int32] if which == "attempt" else [tf.uint32]
-            scalars = [tf.TensorSpec([], dtype) for dtype in dtypes]
+            further = [tf.TensorSpec([], dtype) for dtype in dtypes]
+            columns = self.memory_columns(victim)
+            if which == "attempt" and columns:
+                further.append(tf.TensorSpec([None, columns], tf.float32))
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(victim)
             function = tf.function(lambda *args: method(reference(), *args), autograph=False)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
-            functions[key] = repeatable(function.get_concrete_function(images, labels, ids, *scalars))
+            functions[key] = repeatable(function.get_concrete_function(images, labels, ids, *further))
         return functions[key]
 
 

@@ -9,6 +9,8 @@ from athe_tf.attacks.engine.results import AttackResult
 
 COUNTS = ("queries", "gradients", "nonfinite")
 KEPT = ("success", "norm", "rounds", *COUNTS)
+# Prefix of the arrays with what attacks remember of each image from round to round.
+MEMORY = "memory of "
 
 
 class AttackState:
@@ -41,6 +43,8 @@ class AttackState:
             return
         for name in KEPT:
             getattr(self.result, name)[:] = arrays[name]
+        for name, memory in self.result.memory.items():
+            memory[:] = arrays[MEMORY + name]
         self.checksums[:] = arrays["checksums"]
         for stage, seconds in zip(self.result.stages, arrays["seconds"], strict=True):
             stage.seconds = float(seconds)
@@ -50,6 +54,7 @@ class AttackState:
         self.journal.save_images(self.result.x_adv, solved)
         self.checksums[solved] = checksums_of(self.result.x_adv[solved])
         arrays = {name: getattr(self.result, name) for name in KEPT}
+        arrays |= {MEMORY + name: memory for name, memory in self.result.memory.items()}
         seconds = np.array([stage.seconds for stage in self.result.stages])
         self.journal.save({**arrays, "checksums": self.checksums, "seconds": seconds})
 
@@ -60,6 +65,7 @@ class AttackState:
             "norm": Expected(images, "f", low=0),
             "rounds": Expected(images, "i", low=0, high=rounds),
             **{name: Expected(images, "i", low=0) for name in COUNTS},
+            **{MEMORY + name: Expected(memory.shape, "f") for name, memory in self.result.memory.items()},
             "checksums": Expected(images, "u"),
             "seconds": Expected((len(self.result.stages),), "f", low=0),
         }

@@ -1,6 +1,7 @@
 """Runs an attack over a set of images: full batches of survivors, round after round."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,7 @@ class AttackTask:
     seed: int
     batch_size: int
     progress: Callable | None
+    max_passes: int | None = None
 
 
 def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> AttackResult:
@@ -50,6 +52,12 @@ def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> Attack
     for attack in cascade:
         attack.check_victim(task.victim)
     result.stages = _stages(cascade, task.victim)
+    result.memory = {
+        attack.name: np.zeros((len(task.x), columns), np.float32)
+        for attack in cascade
+        if (columns := attack.memory_columns(task.victim))
+    }
+    budget = PassBudget(task, cascade[0], result)
     saved = None if state is None else _open_state(task, state, result, known)
     work = Work(task, cascade, result)
     for attack, stage in zip(cascade, result.stages, strict=True):
@@ -58,7 +66,8 @@ def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> Attack
         queries = attack.prepare(task.victim, task.x, task.y, task.batch_size)
         if not (result.rounds > stage.first).any():  # else counted before an interruption
             result.queries += queries
-        _run_stage(attack, stage, task, result, saved, work)
+        _run_stage(attack, stage, task, result, saved, work, budget)
+    result.notes.extend(budget.notes())
     return result
 
 
@@ -70,34 +79,47 @@ def _stages(cascade, victim: Victim) -> list[Stage]:
     return stages
 
 
-def _run_stage(attack, stage: Stage, task: AttackTask, result, saved, work: "Work") -> None:
-    attempt = attack.compiled(task.victim, task.x.shape, "attempt")
+def _run_stage(
+    attack, stage: Stage, task: AttackTask, result, saved, work: "Work", budget: "PassBudget"
+) -> None:
+    admitted = task.attack.admits(attack, result)
+    memory = result.memory.get(attack.name)
     seed = rng.fold(task.seed)
     began = time.perf_counter()
     for index in range(stage.rounds):
+        wanted = admitted if memory is None else admitted & attack.takes_part(task.victim, index, memory)
+        wanted &= budget.allows(attack, stage.first + index)
         survivors = result.survivors(stage.first + index)
+        passed_over = survivors[~wanted[survivors]]
+        result.rounds[passed_over] = np.maximum(result.rounds[passed_over], stage.first + index + 1)
         # After a resume, the same batches without the images whose round is over.
-        batches = even_batches(survivors, task.batch_size)
+        batches = even_batches(survivors[wanted[survivors]], task.batch_size)
         batches = [rows[result.rounds[rows] == stage.first + index] for rows in batches]
+        batches = [rows for rows in batches if len(rows)]
+        if not batches:
+            continue
+        attempt = attack.compiled(task.victim, task.x.shape, "attempt")
 
-        def one_batch(rows, index=index):
+        def one_batch(rows, index=index, attempt=attempt):
             names = tf.constant(task.ids[rows], tf.int64)
-            return attempt(tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, seed, index)
+            remembered = [] if memory is None else [tf.constant(memory[rows])]
+            images, labels = tf.constant(task.x[rows]), tf.constant(task.y[rows])
+            return attempt(images, labels, names, seed, index, *remembered)
 
-        for rows, outcome in map_batches(one_batch, [rows for rows in batches if len(rows)]):
-            solved = record(result, rows, outcome)
+        for rows, outcome in map_batches(one_batch, batches):
+            solved = record(result, rows, outcome, memory)
             result.rounds[rows] += 1
             stage.seconds += time.perf_counter() - began
             began = time.perf_counter()
             if saved is not None:
                 saved.save(solved)
-            work.done(attack, len(rows))
+            work.report()
         if result.success.all():
             return
 
 
 class Work:
-    """Counts passes of the network, to report progress: those done, and the most that may be left.
+    """Reports progress in passes of the network: those done, and the most that may be left.
 
     What is left assumes that no further adversarial example is found, so it only ever shrinks.
     """
@@ -109,20 +131,60 @@ class Work:
         costs = [attack.round_passes(task.victim) for attack, stage in pairs for _ in range(stage.rounds)]
         # The passes of each round and all later ones.
         self.ahead = np.append(np.cumsum(costs[::-1])[::-1], 0.0)
-        self.passes = 0.0
 
-    def done(self, attack, images: int) -> None:
-        """A batch went through a round."""
-        self.passes += images * attack.round_passes(self.task.victim)
+    def report(self) -> None:
+        """Tells how far the attack is, after a batch went through a round."""
         if self.task.progress is not None:
-            robust = ~self.result.success
+            robust, done = ~self.result.success, float(self.result.passes.sum())
             left = self.ahead[self.result.rounds[robust]].sum()
-            self.task.progress(self.passes, self.passes + left, int(robust.sum()))
+            self.task.progress(done, done + left, int(robust.sum()))
 
 
-def record(result: AttackResult, rows, outcome: Attempt) -> np.ndarray:
+class PassBudget:
+    """The largest number of forward and backward passes per image, if there is one.
+
+    A round is not begun if it might exceed the budget, so no image ever goes through more passes.
+    """
+
+    def __init__(self, task: AttackTask, first, result: AttackResult):
+        self.victim, self.limit, self.result = task.victim, task.max_passes, result
+        if self.limit is None:
+            return
+        # In the memory of the result, and so in the state file: an image that is stopped stays so.
+        self.stopped = result.memory.setdefault("max_passes", np.zeros((len(task.x), 1), np.float32))[:, 0]
+        needed = 1 + math.ceil(first.round_passes(self.victim))
+        check(
+            self.limit >= needed,
+            f"`max_passes` must allow for the first round of '{first.name}', which takes up to {needed} "
+            f"passes per image. Received: max_passes={self.limit}. Allow more, or use fewer steps.",
+        )
+
+    def allows(self, attack, round_index: int) -> np.ndarray:
+        """Which images can afford a round of an attack."""
+        if self.limit is None:
+            return np.ones(len(self.result.success), bool)
+        affordable = self.result.passes + attack.round_passes(self.victim) <= self.limit
+        # Images that went through this round before an interruption could afford it.
+        exhausted = ~affordable & (self.result.rounds <= round_index) & ~self.result.success
+        self.stopped[exhausted] = 1.0
+        return self.stopped == 0.0
+
+    def notes(self) -> list[str]:
+        """What a reader must know."""
+        count = 0 if self.limit is None else int(self.stopped.sum())
+        if not count:
+            return []
+        return [
+            f"{count} of {len(self.result.success)} images reached the budget of {self.limit} passes "
+            "before the attack was over and count as robust: the accuracy is an upper bound."
+        ]
+
+
+def record(result: AttackResult, rows, outcome: Attempt, memory: np.ndarray | None = None) -> np.ndarray:
     """Adds the outcome of a round to the result, and returns the rows where it succeeded."""
-    outcome = Attempt(*(value.numpy() for value in outcome))
+    outcome = Attempt(*(None if value is None else value.numpy() for value in outcome))
+    if memory is not None:
+        memory[rows] = outcome.memory
     result.queries[rows] += outcome.queries
     result.gradients[rows] += outcome.gradients
     result.nonfinite[rows] += outcome.nonfinite
@@ -174,4 +236,5 @@ def _identity(task: AttackTask, model: str) -> dict:
         "examples": len(task.x),
         "images and labels": array_digest(task.x, task.y, task.ids),
         "model": model,
+        **({} if task.max_passes is None else {"max_passes": int(task.max_passes)}),
     }

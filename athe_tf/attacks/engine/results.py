@@ -16,6 +16,7 @@ class Attempt(NamedTuple):
     gradients: Any
     norm: Any
     nonfinite: Any
+    memory: Any = None
 
 
 @dataclasses.dataclass
@@ -60,6 +61,7 @@ class AttackResult:
         rounds: Rounds that each image went through: restarts, targets. A success was found in the last.
         stages: The attacks that the rounds belong to.
         notes: Remarks on the model and the result, as sentences.
+        memory: By stage, what each image carries from round to round; see `Attack.memory_columns`.
     """
 
     x_adv: np.ndarray
@@ -71,6 +73,7 @@ class AttackResult:
     rounds: np.ndarray
     stages: list[Stage] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
+    memory: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def before(cls, x, wrong) -> "AttackResult":
@@ -92,6 +95,11 @@ class AttackResult:
             f"robust accuracy {100 * (1 - self.success.mean()):.1f} %, {self.queries.sum()} queries, "
             f"{self.gradients.sum()} gradients)"
         )
+
+    @property
+    def passes(self) -> np.ndarray:
+        """Forward and backward passes that each image went through."""
+        return self.queries + self.gradients
 
     def survivors(self, round_index: int) -> np.ndarray:
         """The rows that were still robust when a round began."""

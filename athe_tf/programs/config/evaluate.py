@@ -36,6 +36,9 @@ class EvaluateConfig:
     epsilon: float | None = option(None, "Radius. [the protocol's, the run's own, or 8/255]")
     epsilons: tuple[float, ...] = option((), "Further radii for every attack, for a curve.")
     max_examples: int | None = option(None, "Evaluate only the first N images.", above=0)
+    max_passes: int | None = option(
+        None, "Stop each attack on an image after this many forward and backward passes.", above=0
+    )
     batch_size: int = option(128, "Images that go through the model at once, over all devices.", above=0)
     seed: int = seed_option("Seed of the attacks.")
     checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")

@@ -151,8 +151,8 @@ class TrainConfig(
         models.check_name(self.model)
         check_epsilon(self.norm, self.epsilon, "--epsilon")
         check(
-            not parse_name(self.validation_attack)[0].startswith("autoattack"),
-            "AutoAttack takes too long to run after every epoch; it is for bin/evaluate. "
+            not parse_name(self.validation_attack)[0].startswith(("autoattack", "swift")),
+            "AutoAttack and swift take too long to run after every epoch; they are for bin/evaluate. "
             f"Received: --validation_attack={self.validation_attack}. Use an attack such as pgd-10.",
         )
         DistributionSettings(self.distribution, self.devices, self.cpu_replicas)

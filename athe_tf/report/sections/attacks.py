@@ -8,7 +8,11 @@ from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section
 from athe_tf.utils.number_format import format_number
 
-HEAD = ("", "accuracy", "95 % interval", "epsilon", "time", "forward passes", "gradients", "median norm")
+# Passes are averages over the images that were attacked.
+HEAD = (
+    "", "accuracy", "95 % interval", "epsilon", "time", "forward passes per image",
+    "backward passes per image", "median norm",
+)  # fmt: skip
 # Numbers of the colours of the bars.
 ATTACKED, WORST, CLEAN, OUTSIDE = 0, 1, 4, 5
 
@@ -73,8 +77,8 @@ def _rows(attacks: list[dict], data: dict) -> list[tuple]:
         costs = (
             format_number(epsilon_of(attack, data)),
             duration(attack["seconds"]),
-            count(attack["queries"]),
-            count(attack["gradients"]),
+            f"{attack['queries'] / attack['examples']:,.1f}",
+            f"{attack['gradients'] / attack['examples']:,.1f}",
             decimal(attack["median_norm"]),
         )
         rows.append(_row(name, attack["accuracy"], attack["interval"], costs))

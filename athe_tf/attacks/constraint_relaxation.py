@@ -1,0 +1,348 @@
+"""Constraint relaxation: a strong attack for a fraction of AutoAttack's passes, at any logit scale."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.attacks import losses
+from athe_tf.attacks.apgd_steps import sparse_sign
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.arguments import check_at_least, check_positive
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.gradients import gradient_of
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.minimum_norm import Linearization
+from athe_tf.attacks.targets import ranked_target
+from athe_tf.threat import per_example, threat_model
+from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError
+
+# Rounds before the first target.
+TARGET_ROUNDS = 2
+# Wrong classes whose distance is measured to choose a target, the likeliest of the clean image.
+CANDIDATES_PER_TARGET = 3
+# Steps of the first round, on the margin, and the one among them that is half as long.
+FIRST_STEPS, SHORT_STEP = 10, 5
+# A cycle: steps in the larger ball, steps in the ball up to where distant targets are given up, all steps.
+RELAXED, JUDGED, CYCLE = 10, 19, 30
+# The shortest step of a cycle, in epsilons.
+SHORTEST = 0.05
+# In l1 a step moves this share of the pixels at first, and fewer in later cycles.
+MOVED_SHARE = 0.1
+
+
+class Search(NamedTuple):
+    """The state of a round, and its outcome; one row per example."""
+
+    x_adv: Any
+    success: Any
+    queries: Any
+    gradients: Any
+    nonfinite: Any
+    closest: Any  # smallest margin at a tested point, z_y - max z_j
+    distance: Any  # smallest linearized distance to the target's boundary, in epsilons
+
+
+class ConstraintRelaxation(Attack):
+    """Constraint relaxation (Pan et al., 2025), with thresholds that do not depend on the logit scale.
+
+    The first round is a short PGD on the margin. The second ranks wrong classes by the distance of their
+    boundary from the clean image, as if the logits were linear (Melamed et al., 2024): the nearest ones are
+    the targets. Then every target has up to `cycles` cycles on the difference of two logits. A cycle steps
+    through a ball that is larger than epsilon, testing the projection of every point; then inside the ball;
+    then, after shrinking the perturbation and adding noise, inside the ball again. Steps, extra radius and
+    noise are halved from cycle to cycle. Further restarts are only for pairs of image and target that came
+    close.
+
+    In the middle of a cycle, a target that is too far away is given up. The paper measures that by a
+    difference of logits, which prunes nothing on raw cosines and too much on large logits. Here it is the
+    linearized distance to the boundary in epsilons, `(z_y - z_t) / (epsilon * ||grad(z_t - z_y)||_dual)`,
+    at the point itself: multiplying all logits by a positive number changes nothing.
+
+    It has no black-box part, so masked gradients mislead it: `swift` adds one.
+
+    Example:
+
+    >>> attack = ConstraintRelaxation(epsilon=8 / 255)                     # athe_tf.attacks.get("cr", ...)
+    >>> result = attack.run(model, x, y)
+    >>> passes_per_image = result.passes.mean()
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"` (default), `"l2"` or `"l1"`. The paper has linf only; in l1 it is
+            weaker than APGD-T.
+        cycles: Cycles of 30 steps per target and restart; the number in `"cr-3"`. Defaults to 5.
+        n_targets: Number of targets per image. Defaults to the logarithm of the number of classes, rounded
+            up: 3 for 10 classes, 5 for 100, 7 for 1,000.
+        restarts: Number of starts per target. Defaults to 5.
+        give_up: A target is given up if its distance is larger than this many steps of the cycle. Defaults
+            to 0.5.
+        come_close: Pairs of image and target below this distance, in epsilons, are restarted. Defaults to
+            0.05.
+
+    References:
+        Pan et al., "Efficient Robustness Evaluation via Constraint Relaxation", AAAI 2025.
+        Melamed et al., "MALT Powers Up Adversarial Attacks", NeurIPS 2024.
+    """
+
+    name = "cr"
+    number_argument = "cycles"
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        cycles: int = 5,
+        n_targets: int | None = None,
+        restarts: int = 5,
+        give_up: float = 0.5,
+        come_close: float = 0.05,
+    ):
+        super().__init__(epsilon, norm)
+        check_at_least(1, cycles=cycles, n_targets=n_targets, restarts=restarts)
+        check_positive(give_up=give_up)
+        check_at_least(0, come_close=come_close)
+        self.cycles = int(cycles)
+        self.n_targets = n_targets if n_targets is None else int(n_targets)
+        self.restarts = int(restarts)
+        self.give_up = float(give_up)
+        self.come_close = float(come_close)
+
+    # -- rounds -----------------------------------------------------------------------------------------
+
+    def check_victim(self, victim: Victim) -> None:
+        self._class_count(victim)
+
+    @staticmethod
+    def _class_count(victim: Victim) -> int:
+        if victim.num_classes is None:
+            raise InputError(
+                f"The number of targets follows from the number of classes, and that of '{victim.name}' is "
+                "unknown. Use athe_tf.victim(model, num_classes=...)."
+            )
+        return victim.num_classes
+
+    def target_count(self, victim: Victim) -> int:
+        """The number of targets on this victim."""
+        classes = self._class_count(victim)
+        wanted = math.ceil(math.log(classes)) if self.n_targets is None else self.n_targets
+        return min(wanted, classes - 1)
+
+    def rounds(self, victim: Victim) -> int:
+        return TARGET_ROUNDS + self.target_count(victim) * self.restarts
+
+    def round_passes(self, victim: Victim) -> float:
+        return self.cycles * (2.0 * CYCLE + RELAXED) + 1.0
+
+    def memory_columns(self, victim: Victim) -> int:
+        return 2 * self.target_count(victim) + 1
+
+    def takes_part(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray:
+        """All images take part in the first start of each target; then those that came close to it."""
+        targets = self.target_count(victim)
+        restart = (round_index - TARGET_ROUNDS) // targets
+        if restart < 1:
+            return super().takes_part(victim, round_index, memory)
+        rank = (round_index - TARGET_ROUNDS) % targets
+        return self.distances(memory)[:, rank] < self.come_close
+
+    @staticmethod
+    def distances(memory):
+        """Of a memory, the distance to each target in epsilons; infinite before its first start."""
+        return memory[:, memory.shape[1] // 2 : -1]
+
+    @staticmethod
+    def closest_margin(memory):
+        """Of a memory, the smallest margin of each image, `z_y - max z_j`, at any point that was tested."""
+        return memory[:, -1]
+
+    # -- the search -------------------------------------------------------------------------------------
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> Attempt:
+        """A short PGD, the ranking of the targets, or one start towards one target."""
+        return tf.switch_case(
+            tf.minimum(round_index, TARGET_ROUNDS),
+            [
+                lambda: self._short_pgd(victim, x, y, ids, rng.fold(seed, 0), memory),
+                lambda: self._rank_targets(victim, x, y, memory),
+                lambda: self._reach_target(victim, x, y, ids, seed, round_index, memory),
+            ],
+        )
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """Adversarial images from one start per target; the clean image where none was found."""
+
+        def body(round_index, best, solved, memory):
+            attempt = self.attempt(victim, x, y, ids, seed, round_index, memory)
+            chosen = attempt.success & ~solved
+            best = tf.where(per_example(chosen), attempt.x_adv, best)
+            return round_index + 1, best, solved | attempt.success, attempt.memory
+
+        memory = tf.zeros([tf.shape(x)[0], self.memory_columns(victim)])
+        loop = (0, x, tf.zeros(tf.shape(x)[:1], tf.bool), memory)
+        rounds = TARGET_ROUNDS + self.target_count(victim)
+        return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
+
+    @staticmethod
+    def _begin(start) -> Search:
+        zeros = tf.zeros(tf.shape(start)[:1], tf.int32)
+        unknown = tf.fill(tf.shape(zeros), math.inf)
+        return Search(start, zeros > 0, zeros, zeros, zeros, unknown, unknown)
+
+    def _tested(self, search: Search, x_adv, logits, labels) -> Search:
+        """What a test of feasible points adds to the state; its pass is counted by the caller."""
+        return search._replace(
+            x_adv=x_adv,
+            success=self.succeeded(logits, labels),
+            closest=tf.minimum(search.closest, -losses.margin(logits, labels)),
+        )
+
+    def _test_last(self, victim: Victim):
+        def test(search: Search, constants):
+            logits = victim.logits(search.x_adv)
+            search = self._tested(search, search.x_adv, logits, constants[1])
+            return search._replace(queries=search.queries + 1)
+
+        return test
+
+    def _outcome(self, x, search: Search, memory) -> Attempt:
+        norm = tf.where(search.success, self.threat.distance(x, search.x_adv), math.inf)
+        return Attempt(
+            search.x_adv, search.success, search.queries, search.gradients, norm, search.nonfinite, memory
+        )
+
+    def _short_pgd(self, victim: Victim, x, y, ids, seed, memory) -> Attempt:
+        """PGD on the margin, which finds most adversarial examples."""
+        epsilon = self.threat.epsilon
+
+        def body(i, search: Search, constants):
+            images, labels = constants
+
+            def objective(v):
+                logits = victim.logits(v)
+                return losses.margin(logits, labels), logits
+
+            logits, gradient, bad = gradient_of(objective, search.x_adv)
+            search = self._tested(search, search.x_adv, logits, labels)
+            size = tf.where(tf.equal(i, SHORT_STEP), epsilon / 4, epsilon / 2)
+            stepped = self.threat.project(images, search.x_adv + size * self._ascent(gradient, 1.0))
+            return self._stepped(search, stepped, bad), search.success
+
+        start = self._begin(self.threat.random_start(x, ids, seed))
+        search = shrinking_loop(body, start, [x, y], FIRST_STEPS, self._test_last(victim))
+        memory = tf.concat([memory[:, :-1], search.closest[:, tf.newaxis]], axis=1)
+        return self._outcome(x, search, memory)
+
+    def _rank_targets(self, victim: Victim, x, y, memory) -> Attempt:
+        """The classes whose boundaries are nearest to the clean images, as if the logits were linear."""
+        count = self.target_count(victim)
+        candidates = min(CANDIDATES_PER_TARGET * count, self._class_count(victim) - 1)
+        here = Linearization(victim, x)
+        ranked = tf.stack([ranked_target(here.logits, y, rank) for rank in range(candidates)], axis=1)
+
+        def measure(rank, distances, nonfinite):
+            gap, normal, bad = here.boundary(y, ranked[:, rank])
+            return rank + 1, distances.write(rank, self._distance(-gap, normal)), nonfinite + bad
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        loop = (0, tf.TensorArray(tf.float32, candidates, element_shape=[None]), zeros)
+        _, distances, nonfinite = tf.while_loop(
+            lambda rank, *_: rank < candidates, measure, loop, parallel_iterations=1
+        )
+        order = tf.argsort(tf.transpose(distances.stack()), axis=1, stable=True)[:, :count]
+        targets = tf.cast(tf.gather(ranked, order, batch_dims=1), tf.float32)
+        memory = tf.concat([targets, tf.fill(tf.shape(targets), math.inf), memory[:, -1:]], axis=1)
+        nowhere = tf.fill(tf.shape(zeros), math.inf)
+        return Attempt(x, zeros > 0, zeros + 1, zeros + candidates, nowhere, nonfinite, memory)
+
+    def _reach_target(self, victim: Victim, x, y, ids, seed, round_index, memory) -> Attempt:
+        """Cycles of 30 steps on the difference of two logits."""
+        count = self.target_count(victim)
+        rank, restart = (round_index - TARGET_ROUNDS) % count, (round_index - TARGET_ROUNDS) // count
+        seed = rng.fold(seed, 1 + rank, restart)
+        targets = tf.cast(tf.gather(memory, rank, axis=1), tf.int32)
+
+        def body(i, search: Search, constants):
+            images, labels, targets, names = constants
+            cycle, step = i // CYCLE, i % CYCLE
+            share = tf.maximum(0.5 ** tf.cast(cycle + 1, tf.float32), SHORTEST)
+
+            def objective(v):
+                logits = victim.logits(v)
+                return losses.gap(logits, labels, targets), logits
+
+            point = search.x_adv
+            logits, gradient, bad = gradient_of(objective, point)
+            # After a step in the larger ball the point itself does not count: its projection does.
+            outside = (step > 0) & (step <= RELAXED)
+            tested = tf.cond(outside, lambda: self.threat.project(images, point), lambda: point)
+            judged = tf.cond(outside, lambda: victim.logits(tested), lambda: logits)
+            search = self._tested(search, tested, judged, labels)
+            search = search._replace(queries=search.queries + tf.cast(outside, tf.int32))
+            distance = self._distance(-losses.gap(logits, labels, targets), gradient)
+            distance = tf.where(tf.equal(step, JUDGED), distance, math.inf)
+            search = search._replace(distance=tf.minimum(search.distance, distance))
+            given_up = tf.equal(step, JUDGED) & (distance > self.give_up * share)
+            stepped = self._step(images, point, gradient, step, share)
+            stepped = tf.cond(
+                tf.equal(step, JUDGED),
+                lambda: self._perturbed(images, stepped, share, names, rng.fold(seed, cycle + 1)),
+                lambda: stepped,
+            )
+            return self._stepped(search, stepped, bad), search.success | given_up
+
+        start = self._begin(self.threat.random_start(x, ids, seed))
+        constants = [x, y, targets, ids]
+        steps = self.cycles * CYCLE
+        search = shrinking_loop(body, start, constants, steps, self._test_last(victim))
+        return self._outcome(x, search, self._remember(memory, rank, count, search))
+
+    def _remember(self, memory, rank, count: int, search: Search):
+        """The memory with what one start towards a target found."""
+        here = tf.one_hot(count + rank, 2 * count + 1, on_value=True, off_value=False)
+        nearer = tf.minimum(memory, search.distance[:, tf.newaxis])
+        memory = tf.where(here, nearer, memory)
+        closest = tf.minimum(memory[:, -1], search.closest)
+        return tf.concat([memory[:, :-1], closest[:, tf.newaxis]], axis=1)
+
+    @staticmethod
+    def _stepped(search: Search, stepped, bad) -> Search:
+        """The state after a gradient and a step; an image that is misclassified stays where it is."""
+        return search._replace(
+            x_adv=tf.where(per_example(search.success), search.x_adv, stepped),
+            queries=search.queries + 1,
+            gradients=search.gradients + 1,
+            nonfinite=search.nonfinite + bad,
+        )
+
+    # -- the geometry -----------------------------------------------------------------------------------
+
+    def _ball(self, factor):
+        return threat_model(self.norm, self.threat.epsilon * factor)
+
+    def _ascent(self, gradient, share):
+        """The direction of steepest ascent; in l1 not along one pixel, but along several."""
+        if not self.threat.sparse:
+            return self.threat.ascent(gradient)
+        pixels = MOVED_SHARE * share * math.prod(gradient.shape[1:])
+        return sparse_sign(gradient, tf.fill(tf.shape(gradient)[:1], pixels))
+
+    def _distance(self, gap, gradient):
+        """How far the boundary is, in epsilons, if the logits were linear; infinite without a gradient."""
+        slope = self.threat.radii * self.threat.dual_length(gradient)
+        return tf.where(slope > 0, gap / tf.where(slope > 0, slope, 1.0), math.inf)
+
+    def _step(self, images, point, gradient, step, share):
+        radius = 1.0 + share * tf.cast(step < RELAXED, tf.float32)
+        moved = point + self.threat.epsilon * share * self._ascent(gradient, share)
+        return self._ball(radius).project(images, moved)
+
+    def _perturbed(self, images, point, share, ids, seed):
+        """The point, pulled towards the image by a share of epsilon, and as much noise."""
+        shrunk = self._ball(1.0 - share).project(images, point)
+        noise = self._ball(share).uniform_start(images, ids, seed)
+        return self.threat.project(images, shrunk + noise)

@@ -1,0 +1,138 @@
+"""A search over epsilon, which makes a minimum-norm attack of one with a fixed radius."""
+
+import math
+
+import tensorflow as tf
+
+from athe_tf.attacks import registry
+from athe_tf.attacks.engine.active_set import whole_batches
+from athe_tf.attacks.engine.arguments import check_at_least
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.threat import per_example
+from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError, check
+
+
+class EpsilonSearch(MinimumNormAttack):
+    """Runs an attack at several radii, chosen for each image, and keeps the nearest adversarial image.
+
+    The first radius is epsilon. It is doubled until the attack succeeds; then the interval between the
+    largest radius that failed and the smallest norm that was found is halved. Every image has its own radii,
+    in one compiled loop. Step sizes that an attack derives from epsilon follow the radius.
+
+    Example:
+
+    >>> attack = EpsilonSearch(epsilon=8 / 255, attack="pgd-20", attack_arguments={"loss": "margin"})
+    >>> typical_distance = np.median(attack.run(model, x, y).norm)
+
+    Args:
+        epsilon: The first radius, and that at which the images found are counted, in pixels of [0, 1].
+        norm: `"linf"` (default), `"l2"` or `"l1"`, as far as the attack has it.
+        attack: Name of an attack with a fixed radius. Defaults to `"apgd-ce-20"`.
+        attack_arguments: Further arguments of the attack, as a dictionary. Defaults to none.
+        search_steps: Radii that are tried per image; the number in `"epsilon-search-5"`. Defaults to 10.
+        clip_to_epsilon: Test images beyond epsilon once more, projected back to it. Defaults to `False`.
+    """
+
+    name = "epsilon-search"
+    number_argument = "search_steps"
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        attack: str = "apgd-ce-20",
+        attack_arguments: dict | None = None,
+        search_steps: int = 10,
+        clip_to_epsilon: bool = False,
+    ):
+        check_at_least(1, search_steps=search_steps)
+        super().__init__(epsilon, norm, steps=search_steps, clip_to_epsilon=clip_to_epsilon)
+        valid = attack_arguments is None or isinstance(attack_arguments, dict)
+        check(valid, f"`attack_arguments` must be a dictionary. Received: {type(attack_arguments).__name__}.")
+        self.attack = attack
+        self.attack_arguments = dict(attack_arguments or {})
+        self.search_steps = int(search_steps)
+        self.inner = self._at(epsilon)
+        _check_inner(self.inner)
+
+    def _at(self, radius) -> Attack:
+        return registry.get(self.attack, epsilon=radius, norm=self.norm, **self.attack_arguments)
+
+    def check_victim(self, victim: Victim) -> None:
+        self.inner.check_victim(victim)
+        if self.inner.memory_columns(victim) or len(self.inner.cascade(victim)) > 1:
+            raise InputError(
+                f"A search over epsilon needs an attack whose rounds do not depend on each other. Received: "
+                f"attack={self.attack!r}. Use one such as 'apgd-t' or 'pgd-50x5'."
+            )
+
+    def round_passes(self, victim: Victim) -> float:
+        return self.search_steps * self.inner.rounds(victim) * self.inner.round_passes(victim) + 1.0
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """All radii, one after another."""
+        farthest = self.threat.length(tf.maximum(x, 1.0 - x))
+
+        def body(step, low, nearest, norm, costs):
+            radius = tf.where(tf.math.is_finite(norm), (low + norm) / 2.0, 2.0 * low)
+            radius = tf.where(low > 0, radius, tf.where(tf.math.is_finite(norm), norm / 2.0, first))
+            radius = tf.minimum(radius, farthest)
+            found = self._all_rounds(victim, x, y, ids, rng.fold(seed, step), radius)
+            nearer = found.success & (found.norm < norm)
+            nearest = tf.where(per_example(nearer), found.x_adv, nearest)
+            low = tf.where(found.success, low, radius)
+            more = (found.queries, found.gradients, found.nonfinite)
+            costs = [a + b for a, b in zip(costs, more, strict=True)]
+            return step + 1, low, nearest, tf.where(nearer, found.norm, norm), costs
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        # A first radius of zero would never grow.
+        first = tf.fill(tf.shape(zeros), max(float(self.threat.epsilon), 1e-3))
+        loop = (0, tf.zeros_like(first), x, tf.fill(tf.shape(zeros), math.inf), [zeros] * 3)
+        _, _, nearest, norm, costs = tf.while_loop(
+            lambda step, *_: step < self.search_steps, body, loop, parallel_iterations=1
+        )
+        return self.outcome(victim, x, y, nearest, norm, *costs)
+
+    def _all_rounds(self, victim: Victim, x, y, ids, seed, radius) -> Attempt:
+        """The attack at a radius for each image, round after round until it succeeds."""
+        inner, rounds = self._at(per_example(radius)), self.inner.rounds(victim)
+
+        def body(index, *fields):
+            so_far = Attempt(*fields)
+            with whole_batches():  # the radii are those of the whole batch
+                now = inner.attempt(victim, x, y, ids, seed, index)
+            left = ~so_far.success
+            wide, counted = per_example(left), tf.cast(left, tf.int32)
+            return (
+                index + 1,
+                tf.where(wide, now.x_adv, so_far.x_adv),
+                so_far.success | now.success,
+                so_far.queries + counted * now.queries,
+                so_far.gradients + counted * now.gradients,
+                tf.where(left, now.norm, so_far.norm),
+                so_far.nonfinite + counted * now.nonfinite,
+            )
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        found = tf.while_loop(
+            lambda index, _, success, *rest: (index < rounds) & ~tf.reduce_all(success),
+            body,
+            (0, x, zeros > 0, zeros, zeros, tf.fill(tf.shape(zeros), math.inf), zeros),
+            parallel_iterations=1,
+        )
+        return Attempt(*found[1:])
+
+
+def _check_inner(inner: Attack) -> None:
+    fixed = inner.in_ball and not isinstance(inner, MinimumNormAttack)
+    if not fixed or type(inner).prepare is not Attack.prepare:
+        raise InputError(
+            "A search over epsilon needs an attack with a fixed radius that prepares nothing beforehand. "
+            f"Received: attack={inner.name!r}. Use one such as 'pgd-20', 'apgd-ce' or 'square'."
+        )

@@ -1,0 +1,122 @@
+"""What DDN and FMN share: gradient ascent in a ball that shrinks where it succeeds and grows elsewhere."""
+
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from athe_tf.attacks.engine.active_set import shrinking_loop
+from athe_tf.attacks.engine.arguments import check_at_least, check_positive
+from athe_tf.attacks.engine.gradients import gradient_of
+from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.threat import TINY, per_example
+from athe_tf.utils.errors import check
+
+
+class Walk(NamedTuple):
+    """The state of a walk; one row per example."""
+
+    delta: Any
+    radius: Any
+    nearest: Any  # the adversarial image of the smallest norm
+    norm: Any  # its norm, infinite if there is none
+    queries: Any
+    gradients: Any
+    nonfinite: Any
+
+
+class MovingRadiusAttack(MinimumNormAttack):
+    """A minimum-norm attack that moves the radius of its ball, by `gamma`, after every step.
+
+    A subclass says what is climbed in `objective`, the first radius, how the radius moves in `moved`, and
+    how a perturbation is brought to it in `fitted`.
+
+    Args:
+        epsilon: Radius at which the images found are counted, in pixels of [0, 1].
+        norm: The norm that is minimized.
+        steps: Number of steps.
+        gamma: By which share the radius moves.
+        max_step_size: l2 length of the first step; the last is a hundredth of it.
+        clip_to_epsilon: Test images beyond epsilon once more, projected back to it.
+        targeted: Whether the labels are classes to reach.
+    """
+
+    first_radius = math.inf
+
+    def __init__(
+        self, epsilon, norm, *, steps: int, gamma: float, max_step_size: float, clip_to_epsilon, targeted
+    ):
+        super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon, targeted=targeted)
+        check(0 < gamma < 1, f"`gamma` must lie between 0 and 1. Received: gamma={gamma}.")
+        check_at_least(0, max_step_size=max_step_size)
+        check_positive(max_step_size=max_step_size)
+        self.gamma = gamma
+        self.max_step_size = max_step_size
+
+    def objective(self, logits, labels):
+        """What is climbed: one value per example."""
+        raise NotImplementedError
+
+    def moved(self, i, walk: Walk, success, loss, gradient):
+        """The next radius; `walk` has the nearest adversarial image up to here."""
+        raise NotImplementedError
+
+    def fitted(self, delta, radius):
+        """The perturbation, brought to the radius."""
+        raise NotImplementedError
+
+    def annealed(self, i, first: float, last: float):
+        """A value that falls like a cosine over the steps."""
+        share = (1.0 + tf.cos(math.pi * tf.cast(i, tf.float32) / self.steps)) / 2.0
+        return last + (first - last) * share
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+        """One walk; the nearest adversarial iterate."""
+
+        def body(i, walk: Walk, constants):
+            images, labels = constants
+
+            def objective(v):
+                logits = victim.logits(v)
+                loss = self.aim * self.objective(logits, labels)
+                return loss, (loss, logits)
+
+            (loss, logits), gradient, bad = gradient_of(objective, images + walk.delta)
+            success = self.succeeded(logits, labels)
+            walk = self._keep_nearer(walk, images, success)
+            radius = self.moved(i, walk, success, loss, gradient)
+            largest = self.threat.length(tf.maximum(images, 1.0 - images))
+            radius = tf.minimum(radius, largest)
+            size = self.annealed(i, self.max_step_size, self.max_step_size / 100)
+            length = tf.norm(tf.reshape(gradient, [tf.shape(gradient)[0], -1]), axis=1)
+            stepped = walk.delta + size * gradient / per_example(tf.maximum(length, TINY))
+            delta = self.fitted(stepped, per_example(radius))
+            walk = walk._replace(
+                delta=tf.clip_by_value(images + delta, 0.0, 1.0) - images,
+                radius=radius,
+                queries=walk.queries + 1,
+                gradients=walk.gradients + 1,
+                nonfinite=walk.nonfinite + bad,
+            )
+            return walk, tf.zeros_like(success)
+
+        def test_last(walk: Walk, constants):
+            images, labels = constants
+            success = self.succeeded(victim.logits(images + walk.delta), labels)
+            return self._keep_nearer(walk, images, success)._replace(queries=walk.queries + 1)
+
+        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        nowhere, radius = (tf.fill(tf.shape(zeros), value) for value in (math.inf, self.first_radius))
+        walk = Walk(tf.zeros_like(x), radius, x, nowhere, zeros, zeros, zeros)
+        walk = shrinking_loop(body, walk, [x, y], self.steps, test_last)
+        costs = walk.queries, walk.gradients, walk.nonfinite
+        return self.outcome(victim, x, y, walk.nearest, walk.norm, *costs)
+
+    def _keep_nearer(self, walk: Walk, images, success) -> Walk:
+        x_adv = images + walk.delta
+        norm = self.threat.distance(images, x_adv)
+        nearer = success & (norm < walk.norm)
+        nearest = tf.where(per_example(nearer), x_adv, walk.nearest)
+        return walk._replace(nearest=nearest, norm=tf.where(nearer, norm, walk.norm))

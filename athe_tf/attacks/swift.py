@@ -1,0 +1,146 @@
+"""Swift: a cascade for every day, at about a tenth of AutoAttack's passes. It is not AutoAttack."""
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.attacks import losses
+from athe_tf.attacks.apgd import APGDT
+from athe_tf.attacks.cascade import Cascade
+from athe_tf.attacks.constraint_relaxation import ConstraintRelaxation
+from athe_tf.attacks.engine.arguments import check_at_least
+from athe_tf.attacks.engine.results import AttackResult, Attempt
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.square import Square
+
+# The detector's margin, as a share of that of the gradient attacks, below which gradients mislead.
+MISLED = 0.75
+CR, APGD_T, DETECTOR, SQUARE = "cr", "apgd-t", "square-detector", "square"
+
+
+class Swift(Cascade):
+    """Constraint relaxation, APGD-T where it came close, and a short Square that detects masked gradients.
+
+    | stage | images |
+    |---|---|
+    | `cr` | all |
+    | `apgd-t` | those that survive, but whose boundary came closer than `come_close` |
+    | `square-detector` | all survivors, with `detector_queries` |
+    | `square` | survivors for which the detector reached a margin a quarter below that of `cr` |
+
+    The margin that Square reaches within a few hundred queries is far from what gradients reach, unless
+    gradients mislead: then random search is stronger. On such images, and only there, Square goes on with
+    `n_queries`, and the notes of the result say so. Every decision is one of the image alone, so the result
+    depends neither on the batch nor on which other images are attacked.
+
+    **This is not AutoAttack**: use it every day, and AutoAttack for a number to publish. The notes of every
+    result say so.
+
+    Example:
+
+    >>> attack = athe_tf.attacks.Swift(epsilon=8 / 255)
+    >>> result = attack.run(model, x, y, state="swift.npz")
+    >>> table = attack.table(result)
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"` (default), `"l2"` or `"l1"`.
+        come_close: Images whose smallest distance to a boundary in `cr`, linearized and in epsilons, is below
+            this go on to `apgd-t`. Defaults to 0.1.
+        n_targets: Targets of `apgd-t`. Defaults to 4.
+        detector_queries: Queries of the detector. Defaults to 200.
+        n_queries: Queries of Square where gradients mislead. Defaults to 5000.
+    """
+
+    name = "swift"
+    title = "Swift"
+    number_argument = "n_queries"
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        come_close: float = 0.1,
+        n_targets: int = 4,
+        detector_queries: int = 200,
+        n_queries: int = 5000,
+    ):
+        super().__init__(epsilon, norm)
+        check_at_least(0, come_close=come_close)
+        self.come_close = float(come_close)
+        self.n_targets = int(n_targets)
+        self.detector_queries = int(detector_queries)
+        self.n_queries = int(n_queries)
+        self.compose(
+            [
+                ConstraintRelaxation(epsilon, norm),
+                APGDT(epsilon, norm, n_targets=n_targets),
+                SquareDetector(epsilon, norm, n_queries=detector_queries),
+                Square(epsilon, norm, n_queries=n_queries),
+            ]
+        )
+
+    def admits(self, member, result: AttackResult) -> np.ndarray:
+        """Which images go on to a stage: all but where a table of this class says otherwise."""
+        if member.name == APGD_T:
+            return ConstraintRelaxation.distances(result.memory[CR]).min(axis=1) < self.come_close
+        if member.name == SQUARE:
+            return self.misled(result)
+        return super().admits(member, result)
+
+    @staticmethod
+    def misled(result: AttackResult) -> np.ndarray:
+        """Images for which a few random queries reached a much smaller margin than gradient attacks."""
+        stage = next(stage for stage in result.stages if stage.name == DETECTOR)
+        seen = result.rounds >= stage.end
+        by_gradients = ConstraintRelaxation.closest_margin(result.memory[CR])
+        return seen & (result.memory[DETECTOR][:, 0] < MISLED * by_gradients)
+
+    def shortcomings(self, victim: Victim) -> list[str]:
+        told = (
+            "This is 'swift', not AutoAttack: a cascade with fewer passes. Use 'autoattack' for a number to "
+            "publish."
+        )
+        return [told, *super().shortcomings(victim)]
+
+    def suspicions(self, result: AttackResult) -> list[str]:
+        """What the detector found."""
+        misled = self.misled(result)
+        if not misled.any():
+            return []
+        stages = {stage.name: stage for stage in result.stages}
+        before, detected, after = (
+            int(result.robust_after(stages[name]).sum()) for name in (APGD_T, DETECTOR, SQUARE)
+        )
+        return [
+            f"Square came much closer than the gradient attacks on {int(misled.sum())} images within "
+            f"{self.detector_queries} queries and broke {before - detected} of them: gradients mislead "
+            f"there. It went on with {self.n_queries} queries and broke {detected - after} more."
+        ]
+
+
+class SquareDetector(Square):
+    """Square with few queries that remembers the smallest margin it reached: the detector of `swift`.
+
+    Example:
+
+    >>> SquareDetector(epsilon=8 / 255, n_queries=200).name
+    'square-detector'
+
+    Args:
+        **kwargs: Those of `Square`. One of the queries measures the margin.
+    """
+
+    name = DETECTOR
+
+    def memory_columns(self, victim: Victim) -> int:
+        return 1
+
+    def attempt(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> Attempt:
+        """A search, and the margin where it ended."""
+        attempt = super().attempt(victim, x, y, ids, seed, round_index)
+        reached = -losses.margin(victim.logits(attempt.x_adv), y)
+        return attempt._replace(queries=attempt.queries + 1, memory=reached[:, tf.newaxis])
+
+    def round_passes(self, victim: Victim) -> float:
+        return super().round_passes(victim) + 1.0
