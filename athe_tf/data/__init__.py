@@ -10,9 +10,10 @@ A data set is named
 
 * `digits`: 1,797 handwritten digits of 8 x 8 pixels, shipped with this package;
 * `npz:PATH`: a NumPy archive with `x_train`, `y_train`, `x_test`, `y_test`;
-* `folder:PATH`: image files, `train/CLASS/*.png` and `test/CLASS/*.jpg`;
+* `folder:PATH`: image files, `train/CLASS/*.png` and `test/CLASS/*.jpg`, read from disk as they are needed if
+  they do not fit in memory;
 * any TensorFlow Datasets name with images and labels: `cifar10`, `mnist`, `imagenet2012`,
-  `cifar10_corrupted/fog_3`, `cifar10:3.0.2`.
+  `imagenette`, `cifar10_corrupted/fog_3`, `cifar10:3.0.2`.
 
 `with_extra` mixes generated or unlabelled images into the training batches of any of them; `corrupt` adds
 noise, blur, fog and other corruptions to images.

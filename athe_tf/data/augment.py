@@ -9,6 +9,7 @@ batch or its position in it. The stream folds the epoch into the seed.
 
 import tensorflow as tf
 
+from athe_tf.data.random_resized_crop import RandomResizedCrop
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check, check_choice
 
@@ -67,3 +68,10 @@ def reflect_crop_flip(images, seed, ids, *, padding=None):
 def pad_crop_flip(images, seed, ids, *, padding=None, mode="zero"):
     """`pad_crop`, then `flip`: the augmentation of nearly every CIFAR paper."""
     return flip(pad_crop(images, seed, ids, padding=padding, mode=mode), seed, ids)
+
+
+#: Random areas and shapes, resized to the size of the images; torchvision's defaults.
+random_resized_crop = RandomResizedCrop()
+
+#: `random_resized_crop`, then `flip`: the augmentation of nearly every ImageNet paper.
+random_resized_crop_flip = RandomResizedCrop(then=flip)

@@ -2,6 +2,8 @@
 
 from athe_tf.utils.registry import Registry
 
-_NAMES = ("flip", "none", "pad_crop", "pad_crop_flip", "reflect_crop_flip")
+#: Those that crop the original of an image, so that it should not be resized before.
+OF_ORIGINALS = ("random_resized_crop", "random_resized_crop_flip")
+_NAMES = ("flip", "none", "pad_crop", "pad_crop_flip", "reflect_crop_flip", *OF_ORIGINALS)
 
 AUGMENTATIONS = Registry("augmentation", __package__, {name: f"augment:{name}" for name in _NAMES})

@@ -13,12 +13,15 @@ from athe_tf.data.splits import Splits, from_arrays
 FILE = pathlib.Path(__file__).parent / "files" / "digits.npz"
 
 
-def load(validation_size: int | None = None, image_size: int | None = None) -> Splits:
-    """The splits of the digits."""
+def load(
+    validation_size: int | None = None, image_size: int | None = None, resize_size: int | None = None
+) -> Splits:
+    """The splits of the digits; the arguments are those of `athe_tf.data.load`."""
     return from_arrays(
         "digits",
         npz.read(FILE),
         class_names=tuple("0123456789"),
         validation_size=validation_size,
         image_size=image_size,
+        resize_size=resize_size,
     )

@@ -8,14 +8,23 @@ for a set that is used for testing only. Files are PNG or JPEG; others are ignor
 """
 
 import pathlib
+from typing import NamedTuple
 
-from athe_tf.data.image_headers import check_image_size
+from athe_tf.data.image_headers import ImageHeader, read_header
 from athe_tf.utils.errors import InputError, check
 
 PARTS = ("train", "validation", "test")
 SUFFIXES = (".jpeg", ".jpg", ".png")
 # Folders that archive programs and file servers leave beside the classes.
 _NOT_CLASSES = ("__MACOSX", "@eaDir")
+
+
+class ImageFile(NamedTuple):
+    """A file of a split."""
+
+    path: pathlib.Path
+    label: int
+    header: ImageHeader
 
 
 def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
@@ -30,16 +39,16 @@ def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
     check(
         "test" in present,
         f"The folder {folder} has no test images. Expected folders `train` and `test` with a folder of "
-        f"images for each class. Received: {_subfolders(folder)[:5]}.",
+        f"images for each class. Received: {subfolders(folder)[:5]}.",
     )
-    classes = _subfolders(folder / ("train" if "train" in present else "test"))
+    classes = subfolders(folder / ("train" if "train" in present else "test"))
     check(
         len(classes) >= 2,
         f"A classifier needs at least 2 classes. Expected a folder of images for each in "
         f"{folder / present[0]}. Received: {classes}.",
     )
     for part in present:
-        unknown = sorted(set(_subfolders(folder / part)) - set(classes))
+        unknown = sorted(set(subfolders(folder / part)) - set(classes))
         check(
             not unknown,
             f"The folder {folder / part} has classes that {folder / present[0]} does not have. "
@@ -55,7 +64,8 @@ def _is_folder(path: pathlib.Path) -> bool:
         raise InputError(f"The folder '{path}' cannot be opened: {error}.") from error
 
 
-def _subfolders(folder) -> list[str]:
+def subfolders(folder: pathlib.Path) -> list[str]:
+    """The names of the classes in a folder, in alphabetical order."""
     names = [entry.name for entry in _entries(folder) if entry.is_dir()]
     return sorted(name for name in names if name[0] != "." and name not in _NOT_CLASSES)
 
@@ -76,8 +86,8 @@ def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
     return entries
 
 
-def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[tuple[pathlib.Path, int]]:
-    """The image files of a split, class by class, with their labels."""
+def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[ImageFile]:
+    """The image files of a split, class by class."""
     pairs = [
         (path, label)
         for label, name in enumerate(classes)
@@ -93,5 +103,4 @@ def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[tuple[pa
     for path, _ in pairs:
         # A folder, a link to nothing, or a pipe, which would be waited for.
         check(path.is_file(), f"{path} is named like an image, but is not a file. Remove or rename it.")
-        check_image_size(path)
-    return pairs
+    return [ImageFile(path, label, read_header(path)) for path, label in pairs]

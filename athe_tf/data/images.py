@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data import validate
-from athe_tf.data.source import ImageSource, to_float, with_options, without_autograph
-from athe_tf.utils import rng
+from athe_tf.data.source import ImageSource, permuted, to_float, with_options, without_autograph
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check_integer
 
@@ -87,11 +86,15 @@ class ImageSet(ImageSource):
         return images, labels
 
     def _shuffled(self, key, batch_size, skipped):
-        steps = self.steps_per_epoch(batch_size)
-        places = rng.bits(key, tf.range(len(self)), (), stream=_ORDER)
-        order = tf.argsort(places, stable=True)[: steps * batch_size]
-        ids = tf.data.Dataset.from_tensor_slices(tf.reshape(order, [steps, batch_size])).skip(skipped)
-        return ids.map(without_autograph(lambda ids: (ids, ids)))
+        return permuted(key, len(self), batch_size, skipped, _ORDER)
+
+    def _finished(self, dataset, augment):
+        @without_autograph
+        def finish(key, ids, payload):
+            images, labels = self._read(payload)
+            return to_float(augment(images, key, ids)), labels
+
+        return dataset.map(finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def _read(self, payload):
         images, labels = self._tensors

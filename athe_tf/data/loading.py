@@ -1,11 +1,13 @@
 """From the name of a data set to its splits."""
 
 import pathlib
+from typing import Any
 
 from athe_tf.data import digits, folder, npz, tfds
-from athe_tf.data.names import check_name
+from athe_tf.data.names import check_name, in_memory_only
+from athe_tf.data.resize import check_resize_size
 from athe_tf.data.splits import Splits, from_arrays
-from athe_tf.utils.errors import check_integer
+from athe_tf.utils.errors import check, check_integer
 
 
 def load(
@@ -14,6 +16,9 @@ def load(
     data_dir: str | pathlib.Path | None = None,
     validation_size: int | None = None,
     image_size: int | None = None,
+    resize_size: int | None = None,
+    streamed: bool | None = None,
+    skip_corrupt: bool = False,
 ) -> Splits:
     """Loads a data set by its name.
 
@@ -33,6 +38,12 @@ def load(
             images use those.
         image_size: Crop the central square of every image and resize it to this height and width.
             Required for sets whose images differ in size.
+        resize_size: Resize the shorter side to this first, then crop the central `image_size`: 256 for 224
+            in most work on ImageNet. Defaults to `None`: crop the largest square, then resize it.
+        streamed: Read images when they are needed, which random crops of originals require. Defaults to
+            `None`: only if they do not fit in memory. `digits` and `npz:PATH` cannot be streamed.
+        skip_corrupt: Leave out the files of `folder:PATH` that cannot be decoded, with a warning. All files
+            are decoded once to find them. Defaults to `False`: such a file is an error.
 
     Returns:
         `Splits`.
@@ -40,13 +51,29 @@ def load(
     check_name(name, data_dir=data_dir)
     if validation_size is not None:
         check_integer("validation_size", validation_size, 0)
-    if image_size is not None:
-        check_integer("image_size", image_size, 1)
+    for argument, value in (("image_size", image_size), ("resize_size", resize_size)):
+        if value is not None:
+            check_integer(argument, value, 1)
+    check_resize_size(resize_size, image_size)
+    check(
+        not skip_corrupt or name.startswith("folder:"),
+        "`skip_corrupt` is about files in folders. Expected a data set 'folder:PATH'. "
+        f"Received: name='{name}'. Leave `skip_corrupt` out.",
+    )
+    check(
+        not streamed or not in_memory_only(name),
+        f"The data set '{name}' is in memory. Expected 'folder:PATH' or a TensorFlow Datasets name. "
+        "Received: streamed=True. Leave `streamed` out.",
+    )
     if name == "digits":
-        return digits.load(validation_size, image_size)
+        return digits.load(validation_size, image_size, resize_size)
+    sizes: dict[str, Any] = {
+        "validation_size": validation_size,
+        "image_size": image_size,
+        "resize_size": resize_size,
+    }
     if name.startswith("npz:"):
-        parts = npz.read(name.removeprefix("npz:"))
-        return from_arrays(name, parts, validation_size=validation_size, image_size=image_size)
+        return from_arrays(name, npz.read(name.removeprefix("npz:")), **sizes)
     if name.startswith("folder:"):
-        return folder.load(name, validation_size, image_size)
-    return tfds.load(name, data_dir, validation_size, image_size)
+        return folder.load(name, **sizes, streamed=streamed, skip_corrupt=skip_corrupt)
+    return tfds.load(name, data_dir, **sizes, streamed=streamed)

@@ -60,6 +60,11 @@ def base_name(name: str) -> str:
     return re.split("[/:]", name)[0]
 
 
+def in_memory_only(name: str) -> bool:
+    """Whether a data set is an array in memory, and not files that can be read one at a time."""
+    return name == "digits" or name.startswith("npz:")
+
+
 def unknown_data_set(name: str, available=("digits", *WELL_KNOWN)) -> InputError:
     """The error for an unknown data set, with the most similar name of `available`."""
     # TFDS names are lower snake case: 'CIFAR-10' is cifar10.

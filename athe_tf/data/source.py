@@ -5,18 +5,18 @@ import tensorflow as tf
 
 from athe_tf.data.augmentations import AUGMENTATIONS
 from athe_tf.utils.errors import check, check_integer
-from athe_tf.utils.rng import fold
+from athe_tf.utils.rng import bits, fold
 
 #: For functions of datasets without Python control flow: looking for some to convert takes a second.
 without_autograph = tf.autograph.experimental.do_not_convert
 
 
 class ImageSource:
-    """Base class of `ImageSet`, `StreamedSet` and `MixedSet`.
+    """Base class of `ImageSet`, `FileSet`, `StreamedSet` and `MixedSet`.
 
     `stream` is implemented here. A subclass implements `_shuffled` (which examples an epoch reads, in which
-    order, as batches of small keys), `_read` (the images and labels of such a batch), `batches`, `arrays`,
-    `fingerprint` and a length.
+    order, as batches of small keys), `_finished` (from those to augmented images and labels), `batches`,
+    `arrays`, `fingerprint` and a length.
 
     Example:
 
@@ -62,8 +62,13 @@ class ImageSource:
         """
         raise NotImplementedError
 
-    def _read(self, payload):
-        """The images (uint8, or float in [0, 1]) and int32 labels of a batch of `_shuffled`."""
+    def _finished(self, dataset, augment):
+        """Dataset of `(float32 images in [0, 1], int32 labels)`, augmented.
+
+        Args:
+            dataset: Of `(key, ids, payload)`: the batches of `_shuffled` with the seed of their epoch.
+            augment: A function as in `augment.py`.
+        """
         raise NotImplementedError
 
     def steps_per_epoch(self, batch_size: int) -> int:
@@ -95,8 +100,9 @@ class ImageSource:
         Args:
             batch_size: Size of every batch; the remainder of an epoch is dropped.
             seed: An integer.
-            augmentation: `"none"` (default), `"flip"`, `"pad_crop"`, `"pad_crop_flip"`, or `"module:name"`:
-                a function of your own, with the arguments of those in `augment.py`.
+            augmentation: `"none"` (default), `"flip"`, `"pad_crop"`, `"pad_crop_flip"`,
+                `"random_resized_crop_flip"`, or `"module:name"`: a function of your own, with the arguments
+                of those in `augment.py`, or a `RandomResizedCrop`.
             start_step: The step of the first batch, counted from the start of training. Defaults to 0.
             epochs: The epoch after which the stream ends, counted from the start of training. Defaults to
                 `None`: endless.
@@ -122,17 +128,28 @@ class ImageSource:
                 without_autograph(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
             )
 
-        @without_autograph
-        def finish(key, ids, payload):
-            images, labels = self._read(payload)
-            return to_float(augment(images, key, ids)), labels
-
         last = tf.int64.max if epochs is None else epochs
         dataset = tf.data.Dataset.range(first, max(first, last)).flat_map(batches_of)
-        dataset = dataset.map(finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        dataset = self._finished(dataset, augment)
         total = tf.data.INFINITE_CARDINALITY if epochs is None else max(0, epochs * steps - start_step)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(total))
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
+
+
+def permuted(key, count: int, batch_size: int, skipped, stream: int) -> tf.data.Dataset:
+    """Batches of `(ids, ids)`: the integers below `count` in a random order, without the remainder.
+
+    Args:
+        key: Scalar uint32 tensor, the seed of this epoch.
+        count: The number of examples.
+        batch_size: Size of every batch.
+        skipped: How many batches to leave out at the start; a scalar int64 tensor.
+        stream: The stream of random numbers.
+    """
+    steps = count // batch_size
+    order = tf.argsort(bits(key, tf.range(count), (), stream=stream), stable=True)[: steps * batch_size]
+    ids = tf.data.Dataset.from_tensor_slices(tf.reshape(order, [steps, batch_size])).skip(skipped)
+    return ids.map(without_autograph(lambda ids: (ids, ids)))
 
 
 def part_of(batch, part: tuple[int, int]):

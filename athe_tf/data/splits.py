@@ -16,7 +16,8 @@ from athe_tf.utils.errors import check
 class Splits:
     """A data set, ready for training and evaluation.
 
-    `train`, `validation` and `test` are `ImageSet`s or, if the images do not fit in memory, `StreamedSet`s.
+    `train`, `validation` and `test` are `ImageSet`s or, if the images do not fit in memory, `StreamedSet`s
+    (TensorFlow Datasets) and `FileSet`s (folders).
 
     Example:
 
@@ -49,7 +50,15 @@ class Splits:
 
 
 def from_arrays(
-    name, parts, *, num_classes=None, class_names=None, statistics=None, validation_size=None, image_size=None
+    name,
+    parts,
+    *,
+    num_classes=None,
+    class_names=None,
+    statistics=None,
+    validation_size=None,
+    image_size=None,
+    resize_size=None,
 ) -> Splits:
     """Creates `Splits` from arrays.
 
@@ -62,6 +71,7 @@ def from_arrays(
         statistics: `(mean, std)`. Defaults to those of the training images.
         validation_size: As in `load`.
         image_size: As in `load`.
+        resize_size: As in `load`.
     """
     for part, (images, labels) in parts.items():
         validate.check_images(images, f"x_{part}")
@@ -76,9 +86,11 @@ def from_arrays(
             f"The images of all splits must have the same shape. Expected {expected}, as in `x_test`. "
             f"Received: {images.shape[1:]} in `x_{part}`.",
         )
-    parts = _hold_out(name, dict(parts), validation_size)
+    parts = hold_out(name, parts, validation_size)
     if image_size is not None:
-        parts = {part: (resize_images(x, image_size), labels) for part, (x, labels) in parts.items()}
+        parts = {
+            part: (resize_images(x, image_size, resize_size), labels) for part, (x, labels) in parts.items()
+        }
     sets = {part: ImageSet(images, labels) for part, (images, labels) in parts.items()}
     statistics = statistics or channel_statistics(parts.get("train", parts["test"])[0])
     return from_sets(name, sets, num_classes, class_names, statistics)
@@ -134,7 +146,9 @@ def channel_statistics(images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
-def _hold_out(name, parts, validation_size):
+def hold_out(name, parts, validation_size) -> dict:
+    """The same parts, given as pairs of arrays, with some training examples moved to "validation"."""
+    parts = dict(parts)
     if "train" not in parts:
         return parts
     images, labels = parts["train"]

@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from athe_tf.data.decoding import ImageDecoder
 from athe_tf.data.names import base_name, unknown_data_set
-from athe_tf.data.resize import central_square
+from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, held_out_size
 from athe_tf.data.streamed import Files, StreamedSet
 from athe_tf.data.tfds_files import check_features
@@ -32,6 +33,7 @@ STATISTICS = {
     "fashion_mnist": ((0.2860,), (0.3530,)),
     "imagenet2012": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "imagenet2012_corrupted": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "imagenette": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "mnist": ((0.1307,), (0.3081,)),
     "svhn_cropped": ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
 }
@@ -42,6 +44,8 @@ def load(
     data_dir: str | pathlib.Path | None = None,
     validation_size: int | None = None,
     image_size: int | None = None,
+    resize_size: int | None = None,
+    streamed: bool | None = None,
 ) -> Splits:
     """The splits of a TensorFlow Datasets set; the arguments are those of `athe_tf.data.load`."""
     builder = _builder(name, data_dir)
@@ -49,10 +53,10 @@ def load(
     image_shape = _image_shape(name, builder.info.features[keys[0]], image_size)
     _prepare(name, builder)
     with _reading(name, builder):
-        return _load(name, builder, keys, image_shape, validation_size, image_size)
+        return _load(name, builder, keys, image_shape, validation_size, (image_size, resize_size), streamed)
 
 
-def _load(name, builder, keys, image_shape, validation_size, image_size):
+def _load(name, builder, keys, image_shape, validation_size, sizes, streamed):
     parts = _parts(name, builder, keys)
     label = builder.info.features[keys[1]]
     facts = {
@@ -60,10 +64,12 @@ def _load(name, builder, keys, image_shape, validation_size, image_size):
         "class_names": tuple(label.names) if label.names else None,
         "statistics": STATISTICS.get(base_name(name)),
     }
-    size = sum(_count(builder, split) for split in parts.values()) * int(np.prod(image_shape))
-    if size >= IN_MEMORY_BYTES:
-        return _streamed(name, builder, keys, parts, image_shape, validation_size, image_size, **facts)
-    arrays = {part: _read_all(builder, split, keys, image_shape, image_size) for part, split in parts.items()}
+    if streamed is None:
+        size = sum(_count(builder, split) for split in parts.values()) * int(np.prod(image_shape))
+        streamed = size >= IN_MEMORY_BYTES
+    if streamed:
+        return _streamed(name, builder, keys, parts, image_shape, validation_size, sizes, **facts)
+    arrays = {part: _read_all(builder, split, keys, image_shape, sizes) for part, split in parts.items()}
     return from_arrays(name, arrays, validation_size=validation_size, **facts)
 
 
@@ -141,6 +147,13 @@ def _prepare(name, builder):
         builder.download_and_prepare()
     # Whatever went wrong (no network, no disk space, a file to download by hand), the remedy is the same.
     except Exception as error:
+        by_hand = " ".join((builder.MANUAL_DOWNLOAD_INSTRUCTIONS or "").split())
+        if by_hand:
+            raise InputError(
+                f"The data set '{name}' is not in {builder.data_dir}, and some of its files have to be "
+                f"downloaded by hand. Expected them in {builder.data_dir_root}/downloads/manual: {by_hand} "
+                "Call again to prepare it, give a prepared copy as `data_dir`, or use folder:PATH."
+            ) from error
         raise InputError(
             f"The data set '{name}' is not in {builder.data_dir}, and it could not be downloaded "
             f"({type(error).__name__}: {error}). Give a prepared copy as `data_dir`, or use npz:PATH."
@@ -197,10 +210,9 @@ def _count(builder, split):
     return builder.info.splits[split].num_examples if builder.info.splits else 0
 
 
-def _read_all(builder, split, keys, image_shape, image_size):
+def _read_all(builder, split, keys, image_shape, sizes):
     dataset = _dataset(builder, split, keys)
-    if image_size is not None:
-        dataset = dataset.map(lambda x, y: (central_square(x, image_size), y), tf.data.AUTOTUNE)
+    dataset = dataset.map(lambda x, y: (central_view(x, *sizes), y), tf.data.AUTOTUNE)
     count = int(dataset.cardinality())
     images, labels = np.empty([count, *image_shape], np.uint8), np.empty([count], np.int64)
     done = 0
@@ -216,7 +228,7 @@ def _read_all(builder, split, keys, image_shape, image_size):
 
 
 def _streamed(
-    name, builder, keys, parts, image_shape, validation_size, image_size, num_classes, class_names, statistics
+    name, builder, keys, parts, image_shape, validation_size, resizing, num_classes, class_names, statistics
 ):
     sizes = {part: _count(builder, split) for part, split in parts.items()}
     if "train" in parts:
@@ -225,7 +237,7 @@ def _streamed(
             # TFDS shuffled the examples when it wrote them: the first are as good as any.
             parts = {**parts, "train": f"train[{held}:]", "validation": f"train[:{held}]"}
     sets = {
-        part: _streamed_set(builder, split, keys, image_shape, image_size, num_classes)
+        part: _streamed_set(builder, split, keys, image_shape, resizing, num_classes)
         for part, split in parts.items()
     }
     if statistics is None:
@@ -233,7 +245,7 @@ def _streamed(
     return from_sets(name, sets, num_classes, class_names, statistics)
 
 
-def _streamed_set(builder, split, keys, image_shape, image_size, num_classes):
+def _streamed_set(builder, split, keys, image_shape, resizing, num_classes):
     file_format = builder.info.file_format
     check(
         file_format == tfds.core.FileFormat.TFRECORD,
@@ -258,4 +270,4 @@ def _streamed_set(builder, split, keys, image_shape, image_size, num_classes):
         skip=[file.skip for file in instructions],
         take=[file.examples_in_shard - file.skip if file.take == -1 else file.take for file in instructions],
     )
-    return StreamedSet(files, parse, features[keys[0]].decode_example, image_shape, num_classes, image_size)
+    return StreamedSet(files, parse, ImageDecoder(image_shape[-1]), image_shape, num_classes, *resizing)

@@ -11,7 +11,8 @@ from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.data.corruptions.names import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
-from athe_tf.data.corruptions.sources import Source, open_source
+from athe_tf.data.corruptions.source import Source
+from athe_tf.data.corruptions.sources import open_source
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check
 
@@ -35,6 +36,7 @@ def evaluate_corruptions(
     batch_size: int = 128,
     seed: int = 0,
     data_dir=None,
+    resize_size: int | None = None,
     journal: Journal | None = None,
     progress: Callable | None = None,
 ) -> dict:
@@ -51,13 +53,16 @@ def evaluate_corruptions(
         images: Clean images `[N, H, W, C]`, uint8 or float in [0, 1]. Published sources have images of their
             own, and only use the number and the size of these.
         labels: `[N]`.
-        source: `"generated"`; `"folder:PATH"`, the `.npy` files of CIFAR-10-C or CIFAR-100-C; or
-            `"cifar10_corrupted"` or `"imagenet2012_corrupted"` of TensorFlow Datasets.
+        source: `"generated"`; `"folder:PATH"`, the `.npy` files of CIFAR-10-C or CIFAR-100-C or the folders
+            of JPEG files of ImageNet-C; or `"cifar10_corrupted"` or `"imagenet2012_corrupted"` of TensorFlow
+            Datasets.
         corruptions: Names of corruptions. Defaults to the fifteen standard ones.
         severities: Severities from 1 to 5. Defaults to all.
         batch_size: Images per forward pass. Defaults to 128.
         seed: Seed of generated corruptions. Defaults to 0.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
+        resize_size: For folders of ImageNet-C: resize the images to this before the crop of the model's size,
+            as the released code of the HE paper does with 256. Defaults to `None`: as they are.
         journal: Keeps what is measured, so that an interrupted run resumes from there.
         progress: Called after every batch with `(cell, images done, images in total, correct, seen)`: a cell
             such as `"fog 3"`, and how many of the images seen in it were classified correctly.
@@ -75,7 +80,8 @@ def evaluate_corruptions(
     """
     names = _names(corruptions)
     levels = _severities(severities)
-    opened = open_source(source, images, labels, seed=seed, data_dir=data_dir)
+    opened = open_source(source, images, labels, seed=seed, data_dir=data_dir, resize_size=resize_size)
+    opened.check(names, levels)
     table = _Table(as_victim(model), opened, batch_size, len(names) * len(levels), journal, progress)
     accuracy = {name: [table.cell(name, severity) for severity in levels] for name in names}
     return _summary(accuracy, levels, source, opened, table.examples)
@@ -124,6 +130,12 @@ class _Table:
 
     def _check_labels(self, logits, y):
         classes = int(logits.shape[-1])
+        expected = self.source.num_classes
+        check(
+            expected in (None, classes),
+            f"The model '{self.victim.name}' has {classes} classes, and the corrupted images have "
+            f"{expected}. Use corruptions of the data set that it was trained on.",
+        )
         check(
             int(np.max(y)) < classes,
             f"Labels must lie in 0..{classes - 1}: the model '{self.victim.name}' has {classes} classes. "
@@ -157,8 +169,10 @@ def source_identity(source: str, data_dir=None) -> dict:
         place = None if data_dir is None else str(pathlib.Path(data_dir).expanduser().resolve())
         return {"source": source, "data_dir": place}
     folder = pathlib.Path(source.removeprefix("folder:")).expanduser()
-    files = [(path.name, path.stat()) for path in sorted(folder.glob("*.npy")) if path.is_file()]
-    listed = [f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files]
+    # The files of CIFAR-10-C; of ImageNet-C, the folders of the severities.
+    found = (*folder.glob("*.npy"), *folder.glob("*/[1-5]"), *folder.glob("*/*/[1-5]"))
+    files = [(str(path.relative_to(folder)), path.stat()) for path in sorted(found)]
+    listed = [f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files]
     return {"source": source, "files": text_digest("\n".join(listed))}
 
 
@@ -200,7 +214,7 @@ def _summary(accuracy: dict[str, list[float]], levels, source: str, opened: Sour
         "mca": mean,
         "mean_error": 1 - mean,
     }
-    if complete and source.startswith("imagenet2012_corrupted"):
+    if complete and opened.imagenet:
         result["mce"] = corruption_error(accuracy)
     if remarks:
         result["remarks"] = remarks

@@ -190,6 +190,8 @@ def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack]
 def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, folder) -> dict:
     source, progress = options.corruptions or "generated", options.progress
     identity = source_identity(source, options.data_dir)
+    if options.corruption_resize is not None:
+        identity["resize"] = options.corruption_resize
 
     def tell(cell, done, total, correct, seen):
         if progress is not None:
@@ -203,6 +205,7 @@ def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, f
         batch_size=inputs.batch_size,
         seed=inputs.seed,
         data_dir=options.data_dir,
+        resize_size=options.corruption_resize,
         journal=None if folder is None else folder.journal("corruptions", identity),
         progress=tell,
     )

@@ -37,6 +37,8 @@ class EvaluationOptions:
         substitutes: Other models for the protocol `"transfer"`: a mapping from names to models or paths.
         corruptions: Measure the accuracy under common corruptions too: `"generated"`, `"folder:PATH"` with
             published files, or the name of a data set in TensorFlow Datasets. Defaults to `None`.
+        corruption_resize: Resize the published files of ImageNet-C to this before the crop of the model's
+            size. Defaults to `None`: as they are.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
         margin: The margin that a hypersphere model was trained with, for adaptive attacks. Defaults to what
             the model's card says, or to 0.2 for the head `"he"`, 0.1 for `"mhe"` and 0 for others.
@@ -62,6 +64,7 @@ class EvaluationOptions:
     verify_with: Sequence[str] = ()
     substitutes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     corruptions: str | None = None
+    corruption_resize: int | None = None
     data_dir: Any = None
     margin: float | None = None
     logit_scale: float | str = "model"

@@ -7,6 +7,8 @@ import keras
 import tensorflow as tf
 
 from athe_tf import attacks, data, models, training
+from athe_tf.data.augmentations import OF_ORIGINALS
+from athe_tf.data.names import in_memory_only
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.programs.config import TrainConfig
 from athe_tf.saving.keras_file import load_model
@@ -29,11 +31,21 @@ def make_splits(config: TrainConfig):
         data_dir=config.data_dir,
         validation_size=config.validation_size,
         image_size=config.image_size,
+        resize_size=config.resize_size,
+        # Random crops are of the original images, and not of what was resized to fit in memory.
+        streamed=True if crops_originals(config) else None,
+        skip_corrupt=config.skip_corrupt,
     )
     if config.extra_data is None:
         return splits
     labels_by = None if config.extra_labels_by is None else load_model(config.extra_labels_by)
     return data.with_extra(splits, config.extra_data, config.extra_fraction, labels_by)
+
+
+def crops_originals(config: TrainConfig) -> bool:
+    """Whether the augmentation needs images that were not resized."""
+    resized = config.image_size is not None and not in_memory_only(config.dataset)
+    return resized and config.augmentation in OF_ORIGINALS
 
 
 def make_net(config: TrainConfig, splits) -> keras.Model:
@@ -75,6 +87,16 @@ def check_precision(config: TrainConfig) -> None:
         not config.precision.startswith("mixed") or len(accelerators) > 0,
         "Mixed precision needs an accelerator, and TensorFlow finds none here; on a CPU it is slower than "
         f"float32. Received: --precision={config.precision}. Leave it out.",
+    )
+
+
+def check_compilation(config: TrainConfig) -> None:
+    """Refuses XLA with several replicas, whose collective operations TensorFlow does not compile."""
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    check(
+        not config.jit_compile or replicas == 1,
+        f"XLA compiles the step of one replica. Received: --jit_compile with {replicas} replicas. Leave "
+        "--jit_compile out, or use --distribution=one.",
     )
 
 
@@ -141,6 +163,7 @@ def make_epsilon_schedule(config: TrainConfig, updates_per_epoch: int) -> Epsilo
 def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
     check_precision(config)
+    check_compilation(config)
     net = make_net(config, splits)
     if config.sync_batch_norm:
         synchronize(net)
@@ -164,7 +187,7 @@ def make_trainer(config: TrainConfig, splits):
         **arguments,
         **dataclasses.asdict(options),
     )
-    trainer.compile(make_optimizer(config, updates))
+    trainer.compile(make_optimizer(config, updates), jit_compile=config.jit_compile)
     trainer.optimizer.build(net.trainable_variables)
     return trainer
 

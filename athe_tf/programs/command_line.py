@@ -1,11 +1,13 @@
 """Shared parts of the programs: flags from a dataclass, the text of `--help`, errors without a traceback."""
 
+import contextlib
 import dataclasses
 import os
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import flags
@@ -263,6 +265,14 @@ def warn(text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
+
+
+@contextlib.contextmanager
+def warnings_as_lines(program: str) -> Iterator[None]:
+    """Shows the warnings of the library as lines for the user, without the places in its code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: warn(f"{program}: {message}")
+        yield
 
 
 def _discard(stream) -> None:

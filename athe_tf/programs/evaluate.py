@@ -1,18 +1,15 @@
 """`bin/evaluate`: measures how robust a classifier is."""
 
-import contextlib
 import dataclasses
 import pathlib
 import shlex
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 from athe_tf import data
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
-from athe_tf.programs.command_line import Program, say, warn
+from athe_tf.programs.command_line import Program, say, warn, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.interruption import INTERRUPTION
@@ -36,6 +33,7 @@ FROM_RUN: dict[str, Any] = {
     "dataset": None,
     "data_dir": None,
     "image_size": None,
+    "resize_size": None,
     "norm": "linf",
     "epsilon": 8 / 255,
     "margin": None,
@@ -85,13 +83,15 @@ def run(
 
     devices = local_devices(settings, write=say)
     victim = open_victim(config.model, devices)
-    images, num_classes = load_images(config, victim.num_classes)
+    with warnings_as_lines("bin/evaluate"):
+        images, num_classes = load_images(config, victim.num_classes)
     display = ProgressDisplay()
     options = EvaluationOptions(
         epsilons=config.epsilons,
         verify_with=config.verify_with,
         substitutes={name: open_victim(name) for name in config.substitutes if name != config.model},
         corruptions=config.corruptions,
+        corruption_resize=config.corruption_resize,
         data_dir=config.data_dir,
         margin=config.margin,
         logit_scale=parse_logit_scale(config.logit_scale, "--logit_scale"),
@@ -103,7 +103,7 @@ def run(
         progress=display.update,
         finished=display.finished,
     )
-    with over_devices(devices), warnings_as_lines():
+    with over_devices(devices), warnings_as_lines("bin/evaluate"):
         result = evaluate(
             victim,
             images,
@@ -126,14 +126,6 @@ def run(
     result.command = command
     result.run = None if training_run is None else str(training_run.folder)
     return show(result, output)
-
-
-@contextlib.contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """Shows the warnings of the library as lines for the user, without the places in its code."""
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: warn(f"bin/evaluate: {message}")
-        yield
 
 
 def show(result, output: pathlib.Path | None) -> int:
@@ -177,7 +169,7 @@ def fill_from_run(config: EvaluateConfig, training_run: Workdir | None) -> Evalu
     )
     values: dict[str, Any] = {} if protocol is None else {"protocol": protocol.name}
     for name, default in FROM_RUN.items():
-        if getattr(config, name) is not None:
+        if getattr(config, name) is not None or (name == "resize_size" and config.image_size is not None):
             continue
         values[name] = known.get(name, default)
         # A published radius takes precedence: its numbers are compared with others at that radius.
@@ -191,13 +183,25 @@ def fill_from_run(config: EvaluateConfig, training_run: Workdir | None) -> Evalu
 
 def load_images(config: EvaluateConfig, classes: int | None):
     """The images to evaluate on, and their number of classes."""
-    splits = data.load(str(config.dataset), data_dir=config.data_dir, image_size=config.image_size)
+    splits = data.load(
+        str(config.dataset),
+        data_dir=config.data_dir,
+        image_size=config.image_size,
+        resize_size=config.resize_size,
+        skip_corrupt=config.skip_corrupt,
+    )
     images = getattr(splits, config.split)
     check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
     check(
         classes is None or splits.num_classes <= classes,
         f"The model '{config.model}' has {classes} classes, and the data set '{config.dataset}' has "
         f"{splits.num_classes}. Use the data set that it was trained on.",
+    )
+    check(
+        classes in (None, splits.num_classes) or not str(config.dataset).startswith("folder:"),
+        f"The model '{config.model}' has {classes} classes, and '{config.dataset}' has "
+        f"{splits.num_classes}, whose folders number the labels. Add the folders of the other classes; those "
+        "of `test` may be empty if there is no `train`.",
     )
     return images, splits.num_classes
 

@@ -7,7 +7,7 @@ import sys
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.programs.command_line import Flag, Program, flags_of, say, warn
+from athe_tf.programs.command_line import Flag, Program, flags_of, say, warn, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.start_tensorflow import start_tensorflow
@@ -97,8 +97,10 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
     from athe_tf.programs.run import train
 
     distribution = initialize(settings, write=say)
+    with warnings_as_lines("bin/train"):
+        splits = make_splits(config)
     try:
-        train(config, make_splits(config), workdir, sys.stdout.isatty(), say, distribution)
+        train(config, splits, workdir, sys.stdout.isatty(), say, distribution)
     except WorkerLost as error:
         warn(f"bin/train: {error}")
         return 1

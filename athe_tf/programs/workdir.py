@@ -24,7 +24,7 @@ from athe_tf.utils.locks import LOCK_PREFIX, locked
 from athe_tf.utils.registry import did_you_mean
 
 #: Settings of a run that evaluation and export ask for, and keys that tell the config of a run.
-RECORDED = ("dataset", "data_dir", "image_size", "norm", "epsilon", "margin")
+RECORDED = ("dataset", "data_dir", "image_size", "resize_size", "norm", "epsilon", "margin")
 RUN_KEYS = {"dataset", "framework", "head"}
 
 

@@ -91,6 +91,10 @@ def test_a_set_without_training_images_can_be_tested_on(root, tmp_path):
     (root / "train").rmdir()
     splits = data.load(f"folder:{root}")
     assert splits.train is None and splits.num_classes == 2 and len(splits.test) == 4
+    # An empty folder keeps the number of its class.
+    (root / "test" / "asp").mkdir()
+    splits = data.load(f"folder:{root}")
+    assert splits.num_classes == 3 and splits.test.labels.tolist() == [0, 0, 2, 2]
 
 
 def test_a_broken_file_is_named(root):
@@ -151,10 +155,10 @@ def test_an_image_that_declares_more_pixels_than_any_photograph_is_not_decoded(r
         data.load(f"folder:{root}")
 
 
-def test_more_than_memory_holds_is_refused(root, monkeypatch):
+def test_more_than_memory_holds_is_refused_if_it_must_be_in_memory(root, monkeypatch):
     monkeypatch.setattr(folder, "IN_MEMORY_BYTES", 1000)
-    with pytest.raises(InputError, match=r"do not fit in memory.*Use a smaller `image_size`"):
-        data.load(f"folder:{root}")
+    with pytest.raises(InputError, match=r"do not fit in memory.*`image_size`, or streamed=True"):
+        data.load(f"folder:{root}", streamed=False)
 
 
 def test_folders_that_are_no_data_set_are_refused(tmp_path):

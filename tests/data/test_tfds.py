@@ -262,6 +262,33 @@ def test_mocked_sets_load_with_the_constants_of_the_literature(tmp_path, network
     assert (len(splits.train), len(splits.validation), len(splits.test)) == (36, 4, 40)
 
 
+def test_a_set_that_has_to_be_downloaded_by_hand_says_which_files_go_where(tmp_path, monkeypatch, network):
+    def fail(self):
+        raise AssertionError("no manual files")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(
+        InputError,
+        match=rf"'imagenet2012' is not in .*by hand. Expected them in {tmp_path}/downloads/manual: .*"
+        "ILSVRC2012_img_train.tar.*or use folder:PATH",
+    ):
+        data.load("imagenet2012", data_dir=tmp_path, image_size=64)
+
+
+def test_originals_are_cropped_in_a_streamed_set_that_would_fit_in_memory(root):
+    """Random crops of the eight pixels of the file, and not of the four that `image_size` leaves."""
+    train = data.load("three_insects", data_dir=root, image_size=4, streamed=True, validation_size=0).train
+    assert isinstance(train, data.StreamedSet)
+    settings = {"seed": 1, "augmentation": "random_resized_crop", "epochs": 1}
+    whole = np.concatenate([x for x, _ in train.stream(20, **settings)])
+    late = np.concatenate([x for x, _ in train.stream(20, start_step=3, **settings)])
+    assert whole.shape == (100, 4, 4, 3)
+    np.testing.assert_array_equal(whole[60:], late)
+    # Averages of random pixels vary less the more of them there are: 8 % of an image is a handful.
+    central = np.concatenate([x for x, _ in train.batches(50)])
+    assert whole.std() > 1.3 * central.std()
+
+
 def test_a_set_that_is_not_there_says_what_to_do(tmp_path, monkeypatch, network):
     def fail(self):
         raise ConnectionError("no network")

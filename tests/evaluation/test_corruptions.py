@@ -168,6 +168,74 @@ def test_the_first_images_of_each_severity_are_used(model, photos, tmp_path):
     assert found["accuracy"]["fog"] == [1.0, 0.5, 0.0, 0.0, 0.0] and found["examples"] == 2
 
 
+# -- the folders of ImageNet-C ------------------------------------------------------------------------------
+
+
+def write_jpeg_folders(root, cells, classes=3):
+    """One image of 16 x 16 pixels per class: black, but at severity 5 white in class 0."""
+    for cell in cells:
+        for label in range(classes):
+            folder = root / cell / f"n{label}"
+            folder.mkdir(parents=True)
+            level = 255 if cell.endswith("5") and label == 0 else 0
+            image = np.full([16, 16, 3], level, np.uint8)
+            (folder / f"val_{label}.JPEG").write_bytes(tf.io.encode_jpeg(image).numpy())
+    return f"folder:{root}"
+
+
+@pytest.mark.parametrize("parent", ["", "weather/"])
+def test_folders_of_imagenet_c_are_read(model, tmp_path, parent):
+    source = write_jpeg_folders(tmp_path, [f"{parent}fog/{severity}" for severity in range(1, 6)])
+    found = evaluate_corruptions(model, source=source, corruptions=["fog"], batch_size=2)
+    # Black is class 0, so that one of three is right unless its image is white.
+    np.testing.assert_allclose(found["accuracy"]["fog"], [1 / 3] * 4 + [0])
+    assert found["examples"] == 3 and found["generated"] is False
+    assert found["protocol"] == "the published files, as they are"
+    # Only with the 1,000 classes of ImageNet and all cells.
+    assert "mce" not in found
+
+
+def test_folders_of_imagenet_c_are_resized_for_the_model(tmp_path):
+    source = write_jpeg_folders(tmp_path, ["fog/1"])
+    images, labels = np.zeros([2, 12, 12, 3], np.float32), np.zeros([2], int)
+    opened = sources.open_source(source, images, labels, resize_size=14)
+    shapes = [x.shape for x, _ in opened.batches("fog", 1, 9)]
+    assert shapes == [(2, 12, 12, 3)] and "resized to 14 pixels before the center crop" in opened.protocol
+    opened = sources.open_source(source, images, labels)
+    assert [x.shape for x, _ in opened.batches("fog", 1, 9)] == [(2, 12, 12, 3)]
+    with pytest.raises(InputError, match="Only folders of ImageNet-C have images to resize"):
+        sources.open_source("generated", images, labels, resize_size=14)
+
+
+def test_incomplete_folders_of_imagenet_c_are_refused_at_once(model, tmp_path):
+    source = write_jpeg_folders(tmp_path / "a", ["fog/1", "snow/1", "snow/2"])
+    with pytest.raises(InputError, match=r"lacks corruptions.*Missing: fog/2, frost/1, frost/2\."):
+        evaluate_corruptions(
+            model,
+            source=source,
+            corruptions=["fog", "snow", "frost"],
+            severities=[1, 2],
+            progress=print,
+        )
+    source = write_jpeg_folders(tmp_path / "b", ["fog/1"], classes=2)
+    with pytest.raises(InputError, match="has 3 classes, and the corrupted images have 2"):
+        evaluate_corruptions(model, source=source, corruptions=["fog"], severities=[1])
+    (tmp_path / "a" / "snow" / "2" / "n2" / "val_2.JPEG").unlink()
+    (tmp_path / "a" / "snow" / "2" / "n2").rmdir()
+    with pytest.raises(InputError, match="snow/2 has other classes than .* Expected 3. Received: 2"):
+        evaluate_corruptions(
+            model,
+            source=f"folder:{tmp_path}/a",
+            corruptions=["snow"],
+            severities=[1, 2],
+            progress=print,
+        )
+    bad = tmp_path / "a" / "fog" / "1" / "n1" / "val_1.JPEG"
+    bad.write_bytes(bad.read_bytes()[:100])
+    with pytest.raises(InputError, match="The file .*val_1.JPEG is not a PNG or JPEG image"):
+        evaluate_corruptions(model, source=f"folder:{tmp_path}/a", corruptions=["fog"], severities=[1])
+
+
 def test_files_that_do_not_fit_are_refused(model, tmp_path):
     def run(folder):
         return evaluate_corruptions(model, source=f"folder:{folder}", corruptions=["fog"])
@@ -237,26 +305,28 @@ def test_cifar_10_c_of_tensorflow_datasets(tmp_path, monkeypatch):
 )
 def test_the_protocol_of_imagenet_c_is_named(size, protocol):
     source = sources.open_source("imagenet2012_corrupted", np.zeros([2, size, size, 3]), np.zeros(2))
-    assert source.protocol == protocol and "not the published set" in source.remark
+    assert source.imagenet and source.protocol == protocol and "not the published set" in source.remark
 
 
 class Always(sources.Source):
     """Every cell has two images, one of them right."""
 
+    imagenet = True
     remark = "two images"
 
     def batches(self, name, severity, batch_size):
         yield np.zeros([2, 8, 8, 3], np.float32), np.array([0, 1])
 
 
-@pytest.mark.parametrize("name, severities", [("imagenet2012_corrupted", 5), ("imagenet2012_corrupted", 4)])
-def test_mce_is_there_for_all_of_imagenet_c_and_only_then(model, monkeypatch, name, severities):
+@pytest.mark.parametrize("severities", [5, 4])
+def test_mce_is_there_for_all_of_imagenet_c_and_only_then(model, monkeypatch, severities):
     monkeypatch.setattr(room, "open_source", lambda *args, **kwargs: Always())
-    found = evaluate_corruptions(model, source=name, severities=range(1, 1 + severities))
+    found = evaluate_corruptions(model, source="imagenet2012_corrupted", severities=range(1, 1 + severities))
     assert found["mca"] == 0.5 and found["remarks"][0] == "two images"
     assert ("mce" in found) == (severities == 5)
     if severities == 5:
         assert found["mce"] == pytest.approx(np.mean([0.5 / error for error in ALEXNET_ERRORS.values()]))
+    monkeypatch.setattr(Always, "imagenet", False)
     assert "mce" not in evaluate_corruptions(model, source="generated")
 
 

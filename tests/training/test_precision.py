@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
+from athe_tf.models.names import HEADS
 from athe_tf.programs import build
 from athe_tf.programs.callbacks.records import last_learning_rate
 from athe_tf.programs.config import TrainConfig
@@ -115,3 +116,26 @@ def test_a_model_in_float64_is_saved_exported_and_attacked_like_any_other(tmp_pa
     results = [attack.run(model, X, Y) for model in (net, tmp_path / "exported")]
     assert results[0].x_adv.dtype == np.float32
     np.testing.assert_array_equal(results[0].success, results[1].success)
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("size", [65504.0, 1.0, 1e-3, 0.0])
+def test_gradients_of_every_head_are_finite_in_the_range_of_float16(head, size):
+    """From its largest number down to where scale / norm overflows float16: 15 / 65504 = 2.3e-4."""
+    with build.dtype_policy("mixed_float16"):
+        net = athe_tf.models.build("small_cnn", 4, head=head, input_shape=(8, 8, 1))
+    last = net.layers[-1]
+    kernel = last.kernel if hasattr(last, "kernel") else last.trainable_variables[0]
+    direction = np.random.default_rng(0).uniform(-1, 1, [6, kernel.shape[0]])
+    # The last row has the direction of a class weight: its angle is 0.
+    direction[-1] = kernel.numpy()[:, 1]
+    direction /= np.abs(direction).max(axis=1, keepdims=True)
+    features = tf.constant((size * direction).astype("float16"))
+    labels = tf.constant([0, 1, 2, 3, 0, 1])
+    loss = athe_tf.MarginCrossentropy(margin=0.0 if head == "linear" else 0.2, scale=15.0)
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        value = loss(labels, last(features))
+    gradients = tape.gradient(value, [features, *last.trainable_variables])
+    assert np.isfinite(value) and gradients[0].dtype == tf.float16
+    assert all(np.isfinite(gradient).all() for gradient in gradients)

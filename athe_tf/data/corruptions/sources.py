@@ -8,13 +8,14 @@ A source gives batches of images with one corruption at one severity:
 """
 
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 
 from athe_tf.data import validate
 from athe_tf.data.corruptions.apply import corrupt
+from athe_tf.data.corruptions.jpeg_folders import JpegFolders, is_jpeg_folder
 from athe_tf.data.corruptions.settings import family
+from athe_tf.data.corruptions.source import Source
 from athe_tf.data.images import as_float
 from athe_tf.data.loading import load
 from athe_tf.data.names import base_name
@@ -34,24 +35,6 @@ _PROTOCOLS = {
         "of JPEG files.",
     ),
 }
-
-
-class Source:
-    """Corrupted images.
-
-    Attributes:
-        generated: Whether the images are generated here, so that they differ from those of published tables.
-        protocol: A description of the images and how they are given to the model.
-        remark: What a reader of the numbers should know, or `None`.
-    """
-
-    generated = False
-    protocol = ""
-    remark: str | None = None
-
-    def batches(self, name: str, severity: int, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields `(images, labels)` of a corruption and severity: float32 in [0, 1] and integers."""
-        raise NotImplementedError
 
 
 class Generated(Source):
@@ -117,12 +100,16 @@ class Folder(Source):
             part = slice(start, min(start + batch_size, first + self.count))
             yield as_float(np.asarray(images[part])), np.asarray(self.labels[part])
 
+    def check(self, names, severities):
+        for name in names:
+            self._open(name)
+
     def _open(self, name):
         path = self.folder / f"{name}.npy"
         check(
             path.is_file(),
             f"The folder {self.folder} lacks {path.name}. Expected the files of CIFAR-10-C, one for each "
-            "corruption and labels.npy. Leave the corruption out, or fetch the file.",
+            "corruption and labels.npy, or the folders of ImageNet-C. Leave the corruption out, or fetch it.",
         )
         try:
             # Mapped: a file has 150 MB, and a severity is a fifth of it.
@@ -153,6 +140,7 @@ class Published(Source):
         own = 32 if name == "cifar10_corrupted" else 224
         self.image_size = None if image_size in (None, own) else image_size
         self.protocol, self.remark = _PROTOCOLS[name]
+        self.imagenet = name == "imagenet2012_corrupted"
         if self.image_size is not None:
             resized = f"{image_size} x {image_size}"
             self.protocol = f"{own} x {own} pixels resized to {resized}, as RobustBench does"
@@ -168,7 +156,15 @@ class Published(Source):
                 return
 
 
-def open_source(source: str, images=None, labels=None, *, seed: int = 0, data_dir=None) -> Source:
+def open_source(
+    source: str,
+    images=None,
+    labels=None,
+    *,
+    seed: int = 0,
+    data_dir=None,
+    resize_size: int | None = None,
+) -> Source:
     """Opens a source: `"generated"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set.
 
     Example:
@@ -185,17 +181,28 @@ def open_source(source: str, images=None, labels=None, *, seed: int = 0, data_di
         labels: The labels of `images`.
         seed: The seed of generated corruptions. Defaults to 0.
         data_dir: Where TensorFlow Datasets keeps its data.
+        resize_size: For folders of ImageNet-C: resize the images to this before the crop. Defaults to `None`:
+            as they are.
     """
     check(
         isinstance(source, str),
         f"The source of corruptions is a string: 'generated', 'folder:PATH', or one of "
         f"{sorted(_TFDS_NAMES)}. Received: source={source!r}.",
     )
+    count = None if images is None else len(images)
+    image_size = None if images is None else images.shape[1]
+    folder = pathlib.Path(source.removeprefix("folder:")).expanduser()
+    if source.startswith("folder:") and is_jpeg_folder(folder):
+        return JpegFolders(folder, count, image_size, resize_size)
+    check(
+        resize_size is None,
+        "Only folders of ImageNet-C have images to resize. Expected a source 'folder:PATH' with "
+        f"fog/1/CLASS/*.JPEG. Received: source='{source}', resize_size={resize_size}. Leave it out.",
+    )
     if source == "generated":
         if images is None or labels is None:
             raise InputError("Generated corruptions need `images` and `labels`. Received: None.")
         return Generated(images, labels, seed)
-    count = None if images is None else len(images)
     if source.startswith("folder:"):
-        return Folder(source.removeprefix("folder:"), count)
-    return Published(base_name(source), data_dir, count, None if images is None else images.shape[1])
+        return Folder(folder, count)
+    return Published(base_name(source), data_dir, count, image_size)

@@ -29,6 +29,10 @@ class EvaluateConfig:
         None, "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]"
     )
     image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
+    resize_size: int | None = option(
+        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", above=0
+    )
+    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
     split: str = option("test", "Which images.", choices=("test", "validation", "train"))
     protocol: str | None = option(None, f"A named set of attacks: {', '.join(PROTOCOLS)}. [quick]")
     attacks: tuple[str, ...] = option((), "Attacks by name instead, such as fgsm,pgd-20.")
@@ -46,8 +50,11 @@ class EvaluateConfig:
     substitutes: tuple[str, ...] = option((), "Other models for --protocol=transfer, separated by commas.")
     corruptions: str | None = option(
         None,
-        "Also measure common corruptions: generated, folder:PATH with the genuine .npy files, or a "
+        "Also measure common corruptions: generated, folder:PATH with the genuine .npy or JPEG files, or a "
         "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
+    )
+    corruption_resize: int | None = option(
+        None, "Resize JPEG files of ImageNet-C to this before the crop; 256 in the HE paper's code.", above=0
     )
     margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]")
     logit_scale: str = option(

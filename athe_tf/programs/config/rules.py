@@ -25,6 +25,7 @@ def check_settings(config) -> None:
     check_periods(config)
     check_averages(config)
     check_extra_data(config)
+    check_images(config)
     check(
         config.early_stopping is None or config.validation_size != 0,
         "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
@@ -160,3 +161,18 @@ def check_extra_data(config) -> None:
             not given(config, name),
             f"--{name} is about the images of --extra_data. Received: no --extra_data. Name it.",
         )
+
+
+def check_images(config) -> None:
+    """Sizes of images go together, and only folders have files to skip."""
+    check(
+        config.resize_size is None or (config.image_size or 0) in range(1, config.resize_size + 1),
+        "--resize_size is the shorter side of an image from which the central square of --image_size is cut. "
+        f"Received: --resize_size={config.resize_size} --image_size={config.image_size}. Give, for example, "
+        "--resize_size=256 --image_size=224.",
+    )
+    check(
+        not config.skip_corrupt or config.dataset.startswith("folder:"),
+        "--skip_corrupt is about files in folders. Received: --skip_corrupt "
+        f"--dataset={config.dataset}. Leave --skip_corrupt out.",
+    )

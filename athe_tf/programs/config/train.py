@@ -48,8 +48,21 @@ class DataOptions:
         None, "Where TensorFlow Datasets keeps its data; use only folders that you trust.", runtime=True
     )
     image_size: int | None = option(None, "Crop and resize images to this height and width.", above=0)
+    resize_size: int | None = option(
+        None,
+        "Resize the shorter side of test images to this, such as 256, before the crop of --image_size. "
+        "[crop the largest square, then resize it]",
+        above=0,
+    )
+    skip_corrupt: bool = option(
+        False, "Leave out files of folder:PATH that cannot be decoded; decodes all of them once to find out."
+    )
     validation_size: int | None = option(None, "Images held out. [a tenth, at most 1000]", least=0)
-    augmentation: str = option("pad_crop_flip", "Augmentation.", choices=tuple(AUGMENTATIONS))
+    augmentation: str = option(
+        "pad_crop_flip",
+        "Augmentation; random_resized_crop_flip is that of ImageNet, and crops the original images.",
+        choices=tuple(AUGMENTATIONS),
+    )
     extra_data: str | None = option(None, "An .npz file with more training images: `image` and `label`.")
     extra_fraction: float = option(0.7, "The share of --extra_data in every batch.", above=0, below=1)
     extra_labels_by: str | None = option(None, "A .keras file that labels --extra_data. [its own labels]")
@@ -95,6 +108,7 @@ class OptimizerOptions:
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", least=0)
     decay_variables: str = option("all", "Variables that decay.", choices=("all", "kernels"))
     precision: str = option("float32", "Arithmetic; mixed ones are for accelerators.", choices=PRECISIONS)
+    jit_compile: bool = option(False, "Compile the training step with XLA; for accelerators, slow on CPUs.")
     epochs: int = option(100, "Passes over the training images.", above=0)
     batch_size: int = option(128, "Images per step, over all devices.", above=0)
     early_stopping: int | None = option(None, "Stop after N epochs without improvement. [never]", above=0)

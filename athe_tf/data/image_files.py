@@ -1,0 +1,134 @@
+"""Image files on disk, read as they are needed."""
+
+import functools
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.data.decoding import ImageDecoder
+from athe_tf.data.encoded import EncodedSource
+from athe_tf.data.source import permuted, without_autograph
+from athe_tf.utils.digests import text_digest
+from athe_tf.utils.errors import check
+from athe_tf.utils.graph_checks import checked
+
+# The stream of random numbers that decides the order; `augment` uses others.
+_ORDER = 0
+
+
+class FileSet(EncodedSource):
+    """Images in files of their own, such as the JPEG files of ImageNet.
+
+    Every epoch is a new permutation of all images, and `start_step` skips them without reading. A file that
+    cannot be decoded stops `stream` and `batches` with an error that names it.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> _ = tf.io.write_file("one.jpg", tf.io.encode_jpeg(tf.zeros([90, 80, 3], tf.uint8)))
+    >>> images = athe_tf.data.FileSet(["one.jpg"], [3], (64, 64, 3), num_classes=10, image_size=64)
+    >>> images
+    FileSet(1 images of shape (64, 64, 3))
+
+    Args:
+        paths: The files: JPEG, PNG, GIF or BMP.
+        labels: `[N]`, non-negative integers.
+        image_shape: `(height, width, channels)` of an image after `image_size`.
+        num_classes: Labels have to be below this.
+        image_size: Crop the central square and resize it. Defaults to `None`: images as they are.
+        resize_size: Resize the shorter side to this before the crop. Defaults to `None`: the largest square.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        labels,
+        image_shape: tuple[int, int, int],
+        num_classes: int,
+        image_size: int | None = None,
+        resize_size: int | None = None,
+    ):
+        super().__init__(ImageDecoder(image_shape[-1]), image_shape, num_classes, image_size, resize_size)
+        check(len(paths) > 0, "There are no files. Expected at least one. Received: paths=[].")
+        check(
+            len(paths) == len(labels),
+            f"Files and labels differ in number. Expected {len(paths)} labels. Received: {len(labels)}.",
+        )
+        self.paths = [str(path) for path in paths]
+        self.labels = np.asarray(labels, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __repr__(self) -> str:
+        return f"FileSet({len(self)} images of shape {self.image_shape})"
+
+    def fingerprint(self) -> str:
+        """The number of images, and a digest of the files' names and sizes, their classes included."""
+        lines = [
+            f"{os.path.basename(path)} {os.stat(path).st_size} {label}\n"
+            for path, label in zip(self.paths, self.labels, strict=True)
+        ]
+        return f"{len(self)} images in files, digest {text_digest(''.join(lines))}"
+
+    def _shuffled(self, key, batch_size, skipped):
+        ids = permuted(key, len(self), batch_size, skipped, _ORDER)
+        return ids.map(without_autograph(lambda ids, _: (ids, self._payload(ids))))
+
+    def _ordered(self, count):
+        ids = tf.data.Dataset.range(count)
+        return ids.map(without_autograph(lambda index: (index, self._payload(index))))
+
+    def _payload(self, ids):
+        return tf.cast(ids, tf.int32)
+
+    def _encoded(self, payload):
+        paths, labels = self._tensors
+        return tf.io.read_file(tf.gather(paths, payload)), tf.gather(labels, payload)
+
+    @functools.cached_property
+    def _tensors(self):
+        # Eager tensors that all datasets capture; the scope is needed if the first use is inside a graph.
+        with tf.init_scope(), tf.device("CPU"):
+            return tf.constant(self.paths), tf.constant(self.labels, tf.int32)
+
+    def _guarded(self, payload, make):
+        path = tf.gather(self._tensors[0], payload)
+        one = tf.data.Dataset.from_tensors(0)
+
+        @without_autograph
+        def fail(_):
+            return checked(
+                tf.zeros(self.image_shape, tf.uint8),
+                tf.constant(False),
+                "The file ",
+                path,
+                " is not a PNG or JPEG image, or it is truncated. Remove it, save it again, or use "
+                "skip_corrupt=True.",
+            )
+
+        # A graph cannot catch an error, but a dataset can pass over the elements that fail.
+        image = (
+            one.map(without_autograph(lambda _: make())).ignore_errors().concatenate(one.map(fail)).take(1)
+        )
+        return tf.ensure_shape(image.get_single_element(), self.image_shape)
+
+
+def unreadable(paths: Sequence[str]) -> list[str]:
+    """The files of `paths` that cannot be read or decoded; reads all of them."""
+    decode = ImageDecoder(channels=3)
+
+    @without_autograph
+    def width(path):
+        attempt = tf.data.Dataset.from_tensors(path).map(
+            without_autograph(lambda path: tf.shape(decode(tf.io.read_file(path)))[1])
+        )
+        failed = tf.data.Dataset.from_tensors(tf.constant(-1))
+        return attempt.ignore_errors().concatenate(failed).take(1).get_single_element()
+
+    widths = tf.data.Dataset.from_tensor_slices([str(path) for path in paths])
+    widths = widths.map(width, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).batch(1024)
+    found = np.concatenate(list(widths.as_numpy_iterator()))
+    return [path for path, value in zip(paths, found, strict=True) if value < 0]

@@ -1,0 +1,103 @@
+"""Images per second and core of ImageNet's input pipeline, beside torchvision's: JPEG files to float batches.
+
+    python -m benchmarks.image_pipeline --images=256 --repeats=5
+
+The process is bound to one core, and its processor time counts, decoding included. torchvision's rows need
+`pip install torch torchvision`.
+"""
+
+import argparse
+import os
+import pathlib
+import tempfile
+import time
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+import athe_tf  # noqa: E402  (chooses oneDNN before TensorFlow is imported)
+
+import numpy as np  # noqa: E402  isort: skip
+import tensorflow as tf  # noqa: E402  isort: skip
+from athe_tf.data import FileSet  # noqa: E402  isort: skip
+from benchmarks.timing import interleaved, table  # noqa: E402  isort: skip
+from tests.models.torch_networks import import_torchvision  # noqa: E402  isort: skip
+
+BATCH = 32
+CROP, RESIZE = 224, 256
+
+
+def write_photographs(folder: pathlib.Path, count: int) -> list[str]:
+    """JPEG files of about 500 x 375 pixels and 110 kB, as ImageNet's are on average."""
+    paths = []
+    for index in range(count):
+        rng = np.random.RandomState(index)
+        size = (375 + index % 5 * 8, 500) if index % 3 else (500, 375 + index % 5 * 8)
+        coarse = tf.image.resize(rng.randint(0, 256, [40, 40, 3]), size, "bicubic").numpy()
+        image = np.clip(coarse + rng.normal(0, 14, coarse.shape), 0, 255).astype(np.uint8)
+        path = folder / "class" / f"{index}.JPEG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(tf.io.encode_jpeg(image, quality=90).numpy())
+        paths.append(str(path))
+    return paths
+
+
+def ours(paths: list[str]) -> dict:
+    """The pipelines of this package."""
+    images = FileSet(paths, np.zeros(len(paths), int), (CROP, CROP, 3), 2, CROP, RESIZE)
+    train = images.stream(BATCH, seed=0, augmentation="random_resized_crop_flip", epochs=1)
+    return {"training": lambda: consume(train), "evaluation": lambda: consume(images.batches(BATCH))}
+
+
+def torchvision_pipelines(folder: pathlib.Path) -> dict:
+    """The same in torchvision, without worker processes; empty if it is not installed."""
+    try:
+        import torch
+
+        torchvision = import_torchvision()
+    except ImportError:
+        return {}
+    datasets, transforms = torchvision.datasets, torchvision.transforms
+    torch.set_num_threads(1)
+    train = [transforms.RandomResizedCrop(CROP), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    test = [transforms.Resize(RESIZE), transforms.CenterCrop(CROP), transforms.ToTensor()]
+
+    def loader(steps, shuffle):
+        images = datasets.ImageFolder(str(folder), transforms.Compose(steps))
+        return torch.utils.data.DataLoader(images, BATCH, shuffle=shuffle, drop_last=shuffle)
+
+    loaders = {"training": loader(train, True), "evaluation": loader(test, False)}
+    return {name: lambda batches=batches: consume(batches) for name, batches in loaders.items()}
+
+
+def consume(batches) -> None:
+    """Makes every batch."""
+    for images, _ in batches:
+        assert len(images)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        paths = write_photographs(folder, options.images)
+        print(f"{len(paths)} files of {np.mean([os.path.getsize(path) for path in paths]) / 1000:.0f} kB")
+        own, theirs = ours(paths), torchvision_pipelines(folder)
+        candidates = {}
+        for kind in own:
+            candidates |= {f"athe_tf {kind}": own[kind], f"athe_tf {kind} again (A/A)": own[kind]}
+            if theirs:
+                candidates[f"torchvision {kind}"] = theirs[kind]
+        best = interleaved(candidates, options.repeats, warm_up=1, clock=time.process_time)
+    rows = [("pipeline", "images/s per core", "relative")]
+    for label, seconds in best.items():
+        kind = label.split()[1]
+        rows.append((label, f"{len(paths) / seconds:.0f}", f"{best[f'athe_tf {kind}'] / seconds:.3f}"))
+    print(f"athe_tf {athe_tf.__version__}, TensorFlow {tf.__version__}", table(rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
