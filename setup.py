@@ -4,11 +4,26 @@ import pathlib
 import re
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = pathlib.Path(__file__).parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "athe_tf" / "version.py").read_text(), re.MULTILINE
 ).group(1)
+
+
+class BuildWithRecipes(build_py):
+    """Puts the recipes of `configs/` into the package; an editable install finds them in the checkout."""
+
+    def run(self):
+        super().run()
+        if self.editable_mode:
+            return
+        recipes = pathlib.Path(self.build_lib, "athe_tf", "recipes")
+        recipes.mkdir(parents=True, exist_ok=True)
+        for path in HERE.glob("configs/*.flags"):
+            self.copy_file(str(path), str(recipes / path.name))
+
 
 setup(
     name="athe_tf",
@@ -17,7 +32,23 @@ setup(
     "for TensorFlow and Keras 3",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
+    author="athe_tf developers",
     license="Apache-2.0",
+    keywords="adversarial robustness, adversarial training, adversarial attacks, AutoAttack, TRADES, "
+    "hypersphere embedding, ArcFace, CosFace, Keras, TensorFlow",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Security",
+        "Typing :: Typed",
+    ],
+    cmdclass={"build_py": BuildWithRecipes},
     python_requires=">=3.11",
     packages=find_packages(include=["athe_tf", "athe_tf.*"]),
     package_data={

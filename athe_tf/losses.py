@@ -3,14 +3,23 @@
 The functions work on a batch and return one value per example; `athe_tf.training` averages them.
 """
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 import keras
+import numpy as np
 import tensorflow as tf
 
-from athe_tf.utils.errors import check
-from athe_tf.utils.graph_checks import checked_labels
+from athe_tf.layers.cosine_dense import CosineDense, LogitsOrigin, origin_of
+from athe_tf.utils.choices import MARGIN_FORMS
+from athe_tf.utils.errors import InputError, check, check_choice
+from athe_tf.utils.graph_checks import checked_labels, checked_probabilities
+from athe_tf.utils.keras_compat import all_layers
 
 __all__ = [
     "MarginCrossentropy",
+    "add_margin",
     "kl_divergence",
     "logit_pairing",
     "margin_crossentropy",
@@ -18,6 +27,8 @@ __all__ = [
 ]
 
 SMALLEST_SQUARED_LENGTH = 1e-24
+# The sine of an angle is kept above the root of this, where the slope of the root is infinite.
+SMALLEST_SQUARED_SINE = 1e-14
 
 
 def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> tf.Tensor:
@@ -42,19 +53,63 @@ def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: flo
     classes = logits.shape[-1]
     labels = checked_labels(labels, classes)
     losses = crossentropy_of_classes(labels, logits, shift, label_smoothing)
-    valid = (labels >= 0) & (labels < classes)
-    return tf.where(valid, losses, tf.constant(float("nan"), losses.dtype))
+    return _unless_invalid(losses, (labels >= 0) & (labels < classes))
 
 
 def crossentropy_of_classes(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> tf.Tensor:
     """`margin_crossentropy` of labels that were checked before: those outside of `[0, L)` have no loss."""
     classes = logits.shape[-1]
     target = tf.one_hot(labels, classes, dtype=logits.dtype)
+    return _crossentropy_of_target(target, logits - shift * target, label_smoothing)
+
+
+def _crossentropy_of_target(target, logits, label_smoothing: float) -> tf.Tensor:
     # The one-hot form is twice differentiable; the sparse kernel was not for years (tensorflow#31700).
-    log_probabilities = tf.nn.log_softmax(logits - shift * target)
+    log_probabilities = tf.nn.log_softmax(logits)
     if label_smoothing:
-        target = target * (1.0 - label_smoothing) + label_smoothing / classes
+        target = target * (1.0 - label_smoothing) + label_smoothing / logits.shape[-1]
     return -tf.reduce_sum(target * log_probabilities, axis=-1)
+
+
+def _unless_invalid(losses, valid) -> tf.Tensor:
+    """The losses, and NaN for labels that are not valid, where XLA has dropped the assertion."""
+    return tf.where(valid, losses, tf.constant(float("nan"), losses.dtype))
+
+
+def add_margin(target, logits, margin, scale: float, form: str = "cosine") -> tf.Tensor:
+    """Logits that are harder to get right: those of the true class lose a margin.
+
+    With one-hot labels only the true logit changes. With soft labels, as of mixup, every logit moves the
+    share of the way that its class has of the label.
+
+    Example:
+
+    >>> logits = np.array([[15.0, 0.0]], "float32")
+    >>> athe_tf.losses.add_margin(np.array([[1.0, 0.0]], "float32"), logits, margin=0.2, scale=15.0).numpy()
+    array([[12.,  0.]], dtype=float32)
+
+    Args:
+        target: Labels as probabilities `[N, L]`; one-hot for a class.
+        logits: `[N, L]`, those of a `CosineDense` with the same `scale`.
+        margin: A number, or one for each class.
+        scale: The scale of the head.
+        form: See `MarginCrossentropy`. Defaults to `"cosine"`.
+    """
+    if form != "arc":
+        return logits - tf.constant(scale * margin, logits.dtype) * target
+    return (1.0 - target) * logits + target * _turned(logits, margin, scale)
+
+
+def _turned(logits, margin, scale: float) -> tf.Tensor:
+    """`scale * cos(theta + margin)` from `scale * cos(theta)`; decreases in theta on all of [0, pi]."""
+    # (s - y)(s + y) is exact to the last digits for angles near 0 and pi, where s^2 - y^2 cancels.
+    squared = (scale - logits) * (scale + logits)
+    sine = tf.sqrt(tf.maximum(squared, SMALLEST_SQUARED_SINE * scale**2))
+    cosine_of_margin = tf.constant(np.cos(margin), logits.dtype)
+    turned = logits * cosine_of_margin - sine * tf.constant(np.sin(margin), logits.dtype)
+    # cos rises again where theta + margin > pi. Its mirror image at -1 goes on falling, without a kink.
+    beyond = logits < -scale * cosine_of_margin
+    return tf.where(beyond, -2.0 * scale - turned, turned)
 
 
 def kl_divergence(reference_logits, logits) -> tf.Tensor:
@@ -121,9 +176,22 @@ def logit_pairing(logits, other_logits, form: str = "mse") -> tf.Tensor:
 class MarginCrossentropy(keras.losses.Loss):
     """Cross-entropy that asks for a margin: Eq. 6 of the hypersphere-embedding paper.
 
-    `scale * margin` is subtracted from the logit of the true class before a stable cross-entropy from
-    logits. The logits are those of `athe_tf.CosineDense`, which are already scaled. The margin is used in
-    training only, not for predictions and attacks.
+    The logits are those of `athe_tf.CosineDense`, which are already scaled. The logit of the true class is
+    made smaller before a stable cross-entropy from logits. The margin is used in training only, not for
+    predictions and attacks. With theta the angle between the features and the true class:
+
+    | `form` | head | true logit | known as |
+    |---|---|---|---|
+    | `"cosine"` | `CosineDense(...)` | `scale * (cos(theta) - margin)` | CosFace, HE |
+    | `"angle"` | `CosineDense(..., angular=True)` | `-scale * (theta + margin)` | m-HE |
+    | `"arc"` | `CosineDense(...)` | `scale * cos(theta + margin)` | ArcFace |
+
+    Where `theta + margin` exceeds pi, `"arc"` goes on as `scale * (-2 - cos(theta + margin))`, which keeps
+    falling and joins smoothly.
+
+    Labels are integers, one-hot, or soft (mixup, CutMix, smoothing), where every logit gets its class' share
+    of the margin. A label outside the classes is an error. So is, at the first step, a `CosineDense` with
+    another scale: `MarginCrossentropy.for_head` takes the scale from the head.
 
     Example:
 
@@ -132,47 +200,162 @@ class MarginCrossentropy(keras.losses.Loss):
     0.6931
 
     Args:
-        margin: The m of the paper: a difference of cosines for HE (0.2 there), of angles in radians
-            for m-HE (0.1 there). Defaults to `0.2`.
+        margin: The m of the paper: a difference of cosines for `"cosine"` (0.2 in the HE paper, 0.35 in
+            CosFace), of angles in radians for the others (0.1 in m-HE, 0.5 in ArcFace). A sequence has one
+            margin for each class, for example larger ones for rare classes. Defaults to `0.2`.
         scale: The s of the paper, that of the head. Defaults to `15.0`.
         label_smoothing: Probability distributed uniformly over all classes. Defaults to `0.0`.
+        form: `"cosine"` (default), `"angle"` or `"arc"`.
 
     Reference:
-        Pang et al., NeurIPS 2020, Eq. 6; the form is CosFace's (Wang et al., CVPR 2018).
+        Pang et al., NeurIPS 2020, Eq. 6; Wang et al., "CosFace", CVPR 2018; Deng et al., "ArcFace", CVPR
+        2019. A margin per class: Cao et al., NeurIPS 2019 (LDAM).
     """
 
     def __init__(
         self,
-        margin: float = 0.2,
+        margin: float | Sequence[float] = 0.2,
         scale: float = 15.0,
         label_smoothing: float = 0.0,
         name: str = "margin_crossentropy",
         reduction: str = "sum_over_batch_size",
         dtype=None,
+        *,
+        form: str = "cosine",
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        check(margin >= 0, f"`margin` must not be negative. Received: margin={margin}.")
+        check_choice("form", form, MARGIN_FORMS)
         check(scale > 0, f"`scale` must be larger than 0. Received: scale={scale}.")
         check(
             0 <= label_smoothing < 1,
             f"`label_smoothing` must lie in [0, 1). Received: label_smoothing={label_smoothing}.",
         )
-        self.margin = margin
+        self.margin = _checked_margin(margin, form)
         self.scale = scale
         self.label_smoothing = label_smoothing
+        self.form = form
+
+    @classmethod
+    def for_head(
+        cls, model_or_layer, margin: float | Sequence[float] = 0.2, **kwargs
+    ) -> "MarginCrossentropy":
+        """The loss for a head: the scale, and for an angular head the form, are the head's own.
+
+        Example:
+
+        >>> features = keras.Input((64,))
+        >>> model = keras.Model(features, athe_tf.CosineDense(10, scale=20.0)(features))
+        >>> model.compile("sgd", loss=athe_tf.MarginCrossentropy.for_head(model, 0.5, form="arc"))
+        >>> model.loss.scale
+        20.0
+
+        Args:
+            model_or_layer: A `CosineDense`, or a Keras model that contains one, however deeply nested.
+            margin: See `MarginCrossentropy`. Defaults to `0.2`.
+            **kwargs: Further arguments of `MarginCrossentropy`. `form` defaults to `"angle"` for an angular
+                head, else to `"cosine"`.
+        """
+        head = _only_head(model_or_layer)
+        loss = cls(margin, head.scale, **{"form": "angle" if head.angular else "cosine"} | kwargs)
+        loss._check_origin(
+            LogitsOrigin(
+                head.name, head.scale, head.angular, head.normalize_features and head.normalize_weights
+            )
+        )
+        loss._check_classes(head.units)
+        return loss
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        # Here and not in `call`, which may see a copy in another precision.
+        origin = origin_of(y_pred)
+        if origin is not None:
+            self._check_origin(origin)
+        return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
+        self._check_classes(y_pred.shape[-1])
+        if _are_probabilities(y_true, y_pred):
+            return self._of_target(checked_probabilities(y_true), y_pred)
         check(
             y_true.shape.rank != y_pred.shape.rank or y_true.shape[-1] in (1, None),
-            f"Expected labels as integers of shape [batch]. Received: the shape {y_true.shape}. Take the "
-            "argmax of one-hot labels.",
+            f"Expected labels as integers of shape [batch], or as probabilities of shape {y_pred.shape}. "
+            f"Received: the shape {y_true.shape}. Give the model one logit per class.",
         )
         labels = tf.reshape(y_true, tf.shape(y_pred)[:-1])
-        return margin_crossentropy(labels, y_pred, self.scale * self.margin, self.label_smoothing)
+        if self.form != "arc" and not isinstance(self.margin, list):
+            return margin_crossentropy(labels, y_pred, self.scale * self.margin, self.label_smoothing)
+        classes = y_pred.shape[-1]
+        labels = checked_labels(labels, classes)
+        losses = self._of_target(tf.one_hot(labels, classes, dtype=y_pred.dtype), y_pred)
+        return _unless_invalid(losses, (labels >= 0) & (labels < classes))
+
+    def _of_target(self, target, logits) -> tf.Tensor:
+        harder = add_margin(target, logits, np.asarray(self.margin), self.scale, self.form)
+        return _crossentropy_of_target(target, harder, self.label_smoothing)
+
+    def _check_classes(self, classes: int) -> None:
+        check(
+            not isinstance(self.margin, list) or len(self.margin) == classes,
+            f"A sequence of margins has one for each class. Expected: {classes}. Received: "
+            f"{np.size(self.margin)}.",
+        )
+
+    def _check_origin(self, origin: LogitsOrigin) -> None:
+        """Raises `InputError` for logits that this loss cannot add its margin to."""
+        check(
+            math.isclose(origin.scale, self.scale, rel_tol=1e-6),
+            f"The scale of the loss is not that of the head. Expected: scale={origin.scale:g}, that of the "
+            f"CosineDense '{origin.layer}'. Received: scale={self.scale:g} in MarginCrossentropy. Write it "
+            "once: MarginCrossentropy.for_head(model, margin).",
+        )
+        check(
+            self.form != "angle" or origin.angular,
+            "`form='angle'` needs logits that are angles. Received: those of the CosineDense "
+            f"'{origin.layer}', which are cosines. Use form='cosine' or 'arc', or angular=True in the layer.",
+        )
+        kind = "angles" if origin.angular else "not normalized on both sides"
+        check(
+            self.form != "arc" or (origin.cosines and not origin.angular),
+            "`form='arc'` needs logits that are cosines. Received: those of the CosineDense "
+            f"'{origin.layer}', which are {kind}. Use "
+            f"form={'angle' if origin.angular else 'cosine'!r}.",
+        )
 
     def get_config(self):
         return super().get_config() | {
             "margin": self.margin,
             "scale": self.scale,
             "label_smoothing": self.label_smoothing,
+            "form": self.form,
         }
+
+
+def _checked_margin(margin: Any, form: str) -> float | list[float]:
+    values = np.asarray(margin)
+    numeric = values.dtype.kind in "iuf" and values.ndim <= 1 and values.size > 0
+    check(
+        numeric and bool(np.all(values >= 0)) and bool(np.all(np.isfinite(values))),
+        f"`margin` must not be negative: a finite number, or one for each class. Received: margin={margin}.",
+    )
+    check(
+        form != "arc" or float(np.max(values)) <= math.pi,
+        f"A margin of angles must not exceed pi. Received: margin={margin}.",
+    )
+    return values.tolist()
+
+
+def _are_probabilities(y_true, y_pred) -> bool:
+    classes = y_pred.shape[-1]
+    return y_true.shape.rank == y_pred.shape.rank and y_true.shape[-1] == classes and classes != 1
+
+
+def _only_head(model_or_layer) -> CosineDense:
+    """The `CosineDense` of a model; raises `InputError` unless there is exactly one."""
+    layers = all_layers(model_or_layer) if isinstance(model_or_layer, keras.layers.Layer) else []
+    heads = [layer for layer in layers if isinstance(layer, CosineDense)]
+    if len(heads) != 1:
+        raise InputError(
+            "Expected a CosineDense layer, or a Keras model that contains exactly one. Received: "
+            f"{type(model_or_layer).__name__} with {len(heads)} of them. Give the layer itself."
+        )
+    return heads[0]

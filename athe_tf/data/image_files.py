@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from athe_tf.data.decoding import ImageDecoder
 from athe_tf.data.encoded import EncodedSource
-from athe_tf.data.source import permuted, without_autograph
+from athe_tf.data.source import chosen_part, permuted, without_autograph
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import check
 from athe_tf.utils.graph_checks import checked
@@ -64,6 +64,13 @@ class FileSet(EncodedSource):
 
     def __repr__(self) -> str:
         return f"FileSet({len(self)} images of shape {self.image_shape})"
+
+    def part(self, count: int) -> "FileSet":
+        """`count` images chosen at random, always the same ones, in their order."""
+        chosen = chosen_part(len(self), count)
+        paths = [self.paths[index] for index in chosen]
+        sizes = (self.image_size, self.resize_size)
+        return FileSet(paths, self.labels[chosen], self.image_shape, self.num_classes, *sizes)
 
     def fingerprint(self) -> str:
         """The number of images, and a digest of the files' names and sizes, their classes included."""

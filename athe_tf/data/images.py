@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data import validate
-from athe_tf.data.source import ImageSource, permuted, to_float, with_options, without_autograph
+from athe_tf.data.source import ImageSource, chosen_part, permuted, to_float, with_options, without_autograph
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check_integer
 
@@ -48,6 +48,11 @@ class ImageSet(ImageSource):
 
     def __repr__(self) -> str:
         return f"ImageSet({len(self)} images of shape {self.image_shape}, {self.images.dtype})"
+
+    def part(self, count: int) -> "ImageSet":
+        """`count` images chosen at random, always the same ones, in their order."""
+        chosen = chosen_part(len(self), count)
+        return ImageSet(self.images[chosen], self.labels[chosen])
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""

@@ -1,5 +1,6 @@
 """Images on disk, for sets that do not fit in memory."""
 
+import copy
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -84,6 +85,19 @@ class StreamedSet(EncodedSource):
 
     def __repr__(self) -> str:
         return f"StreamedSet({len(self)} images of shape {self.image_shape}, {len(self._files.paths)} files)"
+
+    def part(self, count: int) -> "StreamedSet":
+        """The first `count` images; TensorFlow Datasets shuffles the examples when it writes the files."""
+        fewer, left = copy.copy(self), count
+        take = []
+        for size in self._files.take:
+            take.append(min(size, left))
+            left -= take[-1]
+        kept = [index for index, size in enumerate(take) if size]
+        paths, skip = self._files.paths, self._files.skip
+        fewer._files = Files([paths[i] for i in kept], [skip[i] for i in kept], [take[i] for i in kept])
+        fewer._size = count
+        return fewer
 
     def fingerprint(self) -> str:
         """The numbers of images and files, and a digest of the files' names, sizes and record counts."""

@@ -12,6 +12,8 @@
 | `transferred.py`, `corruptions.py` | adversarial examples of other models, common corruptions |
 | `sanity.py`, `sanity_probe.py`, `verify.py` | whether the numbers can be believed |
 | `under_attack.py`, `calibration.py`, `heads.py` | confidence, and the angles of a hypersphere head |
+| `progress_display.py` | how progress is shown |
+| `retrieval.py` | recall@k of embeddings |
 | `result.py`, `text_table.py`, `intervals.py`, `examples.py` | the result |
 
 A new protocol is one entry in `protocols.py`; a new sanity check is one function in `sanity.py`.

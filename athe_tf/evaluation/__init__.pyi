@@ -4,6 +4,7 @@ from .options import EvaluationOptions
 from .progress import EvaluationProgress
 from .protocols import PROTOCOLS, AttackSpec, Protocol
 from .result import AttackOutcome, Result
+from .retrieval import recall_at_k
 
 __all__ = [
     "PROTOCOLS",
@@ -15,4 +16,5 @@ __all__ = [
     "Result",
     "evaluate",
     "evaluate_corruptions",
+    "recall_at_k",
 ]

@@ -16,6 +16,7 @@ from athe_tf.evaluation.loading import open_model
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.progress import EvaluationProgress
+from athe_tf.evaluation.progress_display import ProgressDisplay
 from athe_tf.evaluation.protocols import Protocol, get_protocol
 from athe_tf.evaluation.result import Result
 from athe_tf.evaluation.sanity import run_checks
@@ -34,6 +35,7 @@ DEFAULT_EPSILON = 8 / 255
 def evaluate(
     model,
     data,
+    labels=None,
     *,
     attacks: Sequence | None = None,
     protocol: str | None = None,
@@ -43,6 +45,7 @@ def evaluate(
     batch_size: int = 128,
     seed: int = 0,
     checks: bool = True,
+    verbose: int = 0,
     options: EvaluationOptions | None = None,
 ) -> Result:
     """Measures how robust a model is.
@@ -53,13 +56,15 @@ def evaluate(
 
     Example:
 
-    >>> result = athe_tf.evaluate(net, (images, labels), attacks=["pgd-20", "cw-linf-20"], epsilon=8 / 255)
+    >>> result = athe_tf.evaluate(net, images, labels, attacks=["pgd-20", "cw-linf-20"], epsilon=8 / 255)
     >>> print(result)
 
     Args:
         model: Anything that maps images to logits: a Keras model, the path of a `.keras` file or of a
             SavedModel, a callable, a `Victim`.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
+        data: Images, with their `labels`; or `(images, labels)`, a `tf.data.Dataset` of batches, or an image
+            set of `athe_tf.data`.
+        labels: The labels, if `data` are images: integers `[N]`.
         attacks: Names of attacks, or `Attack` objects, which have their own epsilon.
         protocol: The name of a set of attacks in `athe_tf.evaluation.PROTOCOLS`. Defaults to `"quick"` if
             `attacks` is not given either.
@@ -70,12 +75,18 @@ def evaluate(
         seed: Seed of the attacks. Defaults to 0.
         checks: Whether to run the sanity checks, and to measure calibration and angles under attack. They
             take about 400 passes of 200 images and 20 passes of 500. Defaults to `True`.
+        verbose: 1 shows the progress on standard error: a bar on a terminal, else lines. Defaults
+            to 0: nothing.
         options: Less common settings: further radii, resuming, corruptions, cross-checks with other packages.
 
     Returns:
         A `Result`.
     """
     options = options or EvaluationOptions()
+    display = ProgressDisplay() if verbose else None
+    if display is not None:
+        options = display.added_to(options)
+    data = data if labels is None else (data, labels)
     chosen = _protocol(attacks, protocol)
     epsilon, norm = _threat_model(chosen, epsilon, norm, options.epsilons)
     victim = open_model(model)
@@ -108,6 +119,8 @@ def evaluate(
     if options.verify_with:
         result.verify = verify(inputs, options.verify_with)
     _describe_model(result, inputs, checks and bool(plan), options.progress)
+    if display is not None:
+        display.clear()
     return result
 
 

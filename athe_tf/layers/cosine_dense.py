@@ -1,15 +1,52 @@
 """`CosineDense`, the hypersphere-embedding head."""
 
+import contextlib
+import math
+import numbers
+from typing import Any, NamedTuple
+
 import keras
 from keras import ops
 
 from athe_tf.utils.choices import WEIGHT_NORMS
-from athe_tf.utils.errors import InputError, check, check_choice
+from athe_tf.utils.errors import InputError, check, check_choice, check_integer
 
 # cos is kept this far from +-1 before arccos, whose slope is infinite there.
 ANGULAR_CLIP = 1e-6
 # PyTorch's `normalize` divides by max(norm, 1e-12); this is its square.
 SMALLEST_SQUARED_NORM = 1e-24
+# The attribute of a tensor of logits that says which head computed it, as Keras attaches masks to tensors.
+_HEAD = "_athe_tf_head"
+
+
+class LogitsOrigin(NamedTuple):
+    """The head that computed some logits, for losses that must agree with it."""
+
+    layer: str
+    scale: float
+    angular: bool
+    cosines: bool
+
+
+def origin_of(logits) -> LogitsOrigin | None:
+    """The `CosineDense` that computed a tensor; `None` if another layer did, or if that is not known."""
+    return getattr(logits, _HEAD, None)
+
+
+def adacos_scale(units: int) -> float:
+    """The fixed scale of AdaCos, `sqrt(2) * ln(units - 1)` (Zhang et al., CVPR 2019).
+
+    Example:
+
+    >>> round(adacos_scale(10), 4)
+    3.1073
+    """
+    check(
+        units > 2,
+        f"`scale='adacos'` is sqrt(2) * ln(units - 1), which is 0 for two classes. Received: units={units}. "
+        "Give a number, such as scale=15.0.",
+    )
+    return math.sqrt(2.0) * math.log(units - 1)
 
 
 def unit_vectors(x, axis: int):
@@ -55,7 +92,8 @@ class CosineDense(keras.layers.Layer):
     Args:
         units: Number of classes.
         scale: The s of the paper, larger than zero. A rule of thumb is the mean logit norm of a
-            standard model, about 10 to 15. Defaults to `15.0`.
+            standard model, about 10 to 15. `"adacos"` stands for `sqrt(2) * ln(units - 1)`, for three classes
+            or more; the attribute `scale` is then that number. Defaults to `15.0`.
         normalize_features: FN. Defaults to `True`.
         normalize_weights: WN. Defaults to `True`.
         angular: Output `-scale * theta`; needs both normalisations. Defaults to `False`.
@@ -66,25 +104,31 @@ class CosineDense(keras.layers.Layer):
             forward pass and treats that as the identity in the backward pass (the released code on
             several devices, which the paper used).
         kernel_initializer: Defaults to uniform in `+-1/sqrt(features)`, PyTorch's default.
+        sub_centers: Centers per class; the nearest of them counts, so that a class may consist of several
+            clusters, or keep its noisy labels away from its main center. The kernel has `sub_centers`
+            consecutive columns for each class. Defaults to `1`.
 
     Reference:
         Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020.
+        Zhang et al., "AdaCos: Adaptively Scaling Cosine Logits", CVPR 2019 (`scale="adacos"`).
+        Deng et al., "Sub-center ArcFace", ECCV 2020 (`sub_centers`).
     """
 
     def __init__(
         self,
         units: int,
-        scale: float = 15.0,
+        scale: float | str = 15.0,
         normalize_features: bool = True,
         normalize_weights: bool = True,
         angular: bool = False,
         weight_norm: str = "differentiable",
         kernel_initializer=None,
+        sub_centers: int = 1,
         **kwargs,
     ):
         super().__init__(**kwargs)
         check(units >= 1, f"`units` must be a positive integer. Received: units={units}.")
-        check(scale > 0, f"`scale` must be larger than 0. Received: scale={scale}.")
+        check_integer("sub_centers", sub_centers, 1)
         check_choice("weight_norm", weight_norm, WEIGHT_NORMS)
         if angular and not (normalize_features and normalize_weights):
             raise InputError(
@@ -93,7 +137,7 @@ class CosineDense(keras.layers.Layer):
                 "Use angular=False for FN or WN alone."
             )
         self.units = int(units)
-        self.scale = float(scale)
+        self.scale = _checked_scale(scale, self.units)
         self.normalize_features = bool(normalize_features)
         self.normalize_weights = bool(normalize_weights)
         self.angular = bool(angular)
@@ -101,6 +145,7 @@ class CosineDense(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(
             kernel_initializer or keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
         )
+        self.sub_centers = int(sub_centers)
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
         self.autocast = False
 
@@ -114,7 +159,7 @@ class CosineDense(keras.layers.Layer):
         project = self.normalize_weights and self.weight_norm == "project"
         self.kernel = self.add_weight(
             name="kernel",
-            shape=(features, self.units),
+            shape=(features, self.units * self.sub_centers),
             initializer=self.kernel_initializer,
             constraint=UnitColumns() if project else None,
             dtype=self.numeric_dtype,
@@ -139,14 +184,25 @@ class CosineDense(keras.layers.Layer):
         features = ops.cast(features, self.numeric_dtype)
         if self.normalize_features:
             features = unit_vectors(features, axis=-1)
-        return ops.matmul(features, self.class_directions())
+        products = ops.matmul(features, self.class_directions())
+        if self.sub_centers == 1:
+            return products
+        centers = ops.reshape(products, (*ops.shape(products)[:-1], self.units, self.sub_centers))
+        return ops.max(centers, axis=-1)
 
     def call(self, inputs):
         similarities = self.similarities(inputs)
         if self.angular:
             limit = 1.0 - ANGULAR_CLIP
-            return -self.scale * ops.arccos(ops.clip(similarities, -limit, limit))
-        return self.scale * similarities
+            return self._with_origin(-self.scale * ops.arccos(ops.clip(similarities, -limit, limit)))
+        return self._with_origin(self.scale * similarities)
+
+    def _with_origin(self, logits):
+        """The same logits, with a note for the loss about the head that they come from."""
+        cosines = self.normalize_features and self.normalize_weights
+        with contextlib.suppress(AttributeError):  # tensors of some backends take no attributes
+            setattr(logits, _HEAD, LogitsOrigin(self.name, self.scale, self.angular, cosines))
+        return logits
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)
@@ -155,7 +211,7 @@ class CosineDense(keras.layers.Layer):
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.numeric_dtype)
 
     def get_config(self):
-        return super().get_config() | {
+        config = super().get_config() | {
             "units": self.units,
             "scale": self.scale,
             "normalize_features": self.normalize_features,
@@ -164,3 +220,15 @@ class CosineDense(keras.layers.Layer):
             "weight_norm": self.weight_norm,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
+        # Written only where it is used: the config is part of the digest that identifies a model.
+        return config if self.sub_centers == 1 else config | {"sub_centers": self.sub_centers}
+
+
+def _checked_scale(scale: Any, units: int) -> float:
+    if scale == "adacos":
+        return adacos_scale(units)
+    check(
+        isinstance(scale, numbers.Real) and 0 < float(scale) < math.inf,
+        f"`scale` must be larger than 0, or 'adacos'. Received: scale={scale!r}.",
+    )
+    return float(scale)

@@ -1,7 +1,10 @@
 """Classifiers by name, and a hypersphere head for the classifiers you already have.
 
     net = athe_tf.models.build("wrn-34-10", num_classes=10, head="he")     # a plain keras.Model
-    net = athe_tf.models.to_hypersphere(any_keras_classifier)
+    net = athe_tf.models.to_hypersphere(your_keras_classifier)
+    net = athe_tf.models.to_logits(your_keras_classifier)                  # without its softmax
+    net = athe_tf.models.with_input_range(your_keras_classifier, (0, 255)) # takes images in [0, 1]
+    embedding = athe_tf.models.embedding_model(net)                        # unit features, for retrieval
     net = athe_tf.models.ensemble_of([one, other])                         # the mean of their probabilities
     athe_tf.models.load_torch_weights(net, state)                          # a published PyTorch state dict
 

@@ -7,6 +7,7 @@ import keras
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.blocks import Blocks
+from athe_tf.models.features import check_classifier
 from athe_tf.models.names import ACTIVATIONS, FAMILIES, check_head, parse_name
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.imports import import_object, is_import_path
@@ -100,10 +101,11 @@ def build(
 def _own_model(name: str, num_classes: int, input_shape: tuple[int, ...]) -> keras.Model:
     """The model of a function outside this library."""
     model = import_object(name, "model")(num_classes=num_classes, input_shape=input_shape)
-    check(
-        isinstance(model, keras.Model) and tuple(model.output_shape) == (None, num_classes),
-        f"The function '{name}' must return a `keras.Model` with {num_classes} logits. Received: {model!r}.",
-    )
+    expected = f"The function '{name}' must return a `keras.Model` with {num_classes} logits."
+    check(isinstance(model, keras.Model), f"{expected} Received: {model!r}.")
+    check_classifier(model)
+    classes = model.output_shape[-1]
+    check(classes == num_classes, f"{expected} Received: '{model.name}' with {classes}.")
     return model
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import keras
 
 from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.utils.errors import check
 from athe_tf.utils.keras_compat import producer
 
 
@@ -41,10 +42,10 @@ def find_head(model: keras.Model, before_softmax: bool = False) -> Head:
             found.
         before_softmax: Look for the layer before a softmax layer. Defaults to `False`.
     """
-    if not _is_graph(model) or len(model.inputs) != 1 or len(model.outputs) != 1:
+    if not known_graph(model):
         return Head()
     layer, features = producer(model.outputs[0])
-    while _is_identity(layer) or (before_softmax and is_softmax_layer(layer)):
+    while is_identity(layer) or (before_softmax and is_softmax_layer(layer)):
         layer, features = producer(features)
     if isinstance(layer, keras.Model):
         inner = find_head(layer, before_softmax)
@@ -54,6 +55,27 @@ def find_head(model: keras.Model, before_softmax: bool = False) -> Head:
     if isinstance(layer, (CosineDense, keras.layers.Dense)) and len(features.shape) == 2:
         return Head(layer, keras.Model(model.inputs[0], features))
     return Head(layer)
+
+
+def check_classifier(model: keras.Model) -> None:
+    """Raises `InputError` unless a model says its image shape and its number of classes.
+
+    Example:
+
+    >>> check_classifier(athe_tf.models.build("small_cnn", 10, input_shape=(8, 8, 1)))
+    """
+    shapes = [getattr(model, name, None) for name in ("input_shape", "output_shape")]
+    check(
+        None not in shapes,
+        f"The image shape and the number of classes of the model '{model.name}' are not known, as its layers "
+        "are called in Python code. Wrap it: net = keras.Model(images, net(images)) with images = "
+        "keras.Input(image_shape).",
+    )
+    check(
+        isinstance(shapes[0], tuple) and isinstance(shapes[1], tuple) and len(shapes[1]) == 2,
+        f"Expected a classifier with one input and one vector of logits. Received: the model '{model.name}' "
+        f"from {shapes[0]} to {shapes[1]}. Make one: keras.Model(images, logits).",
+    )
 
 
 def penultimate(model: keras.Model) -> keras.Model | None:
@@ -67,13 +89,21 @@ def is_softmax_layer(layer) -> bool:
     return isinstance(layer, keras.layers.Softmax) or activation is keras.activations.softmax
 
 
-def _is_graph(model) -> bool:
-    """Whether the calls of a model's layers are known: it is functional, or a `Sequential` with an input."""
+def has_softmax(layer) -> bool:
+    """Whether a layer turns its outputs into probabilities."""
+    return is_softmax_layer(layer) or getattr(layer, "activation", None) is keras.activations.softmax
+
+
+def known_graph(model) -> bool:
+    """Whether the calls of a model's layers are known, from one input to one output.
+
+    They are for functional models, and for a `Sequential` that has an input shape.
+    """
     known = isinstance(model, keras.Sequential) or hasattr(model, "operations")
-    return known and bool(model.built and model.outputs)
+    return known and bool(model.built and model.outputs) and len(model.inputs) == len(model.outputs) == 1
 
 
-def _is_identity(layer) -> bool:
+def is_identity(layer) -> bool:
     """Whether a layer returns its input, perhaps in another precision."""
     activation = getattr(layer, "activation", None) if isinstance(layer, keras.layers.Activation) else None
     return activation is keras.activations.linear or isinstance(layer, keras.layers.Identity)

@@ -36,6 +36,9 @@ def make_splits(config: TrainConfig):
         streamed=True if crops_originals(config) else None,
         skip_corrupt=config.skip_corrupt,
     )
+    if config.max_train_examples is not None and splits.train is not None:
+        count = min(config.max_train_examples, len(splits.train))
+        splits = dataclasses.replace(splits, train=splits.train.part(count))
     if config.extra_data is None:
         return splits
     labels_by = None if config.extra_labels_by is None else load_model(config.extra_labels_by)
@@ -51,7 +54,7 @@ def crops_originals(config: TrainConfig) -> bool:
 def make_net(config: TrainConfig, splits) -> keras.Model:
     """The classifier, which normalizes its inputs by the statistics of the data set unless told otherwise."""
     with dtype_policy(config.precision):
-        return models.build(
+        net = models.build(
             config.model,
             num_classes=splits.num_classes,
             head=config.head,
@@ -63,6 +66,7 @@ def make_net(config: TrainConfig, splits) -> keras.Model:
             activation=config.activation,
             seed=config.seed,
         )
+        return models.with_input_range(net, config.input_range) if config.input_range else net
 
 
 @contextlib.contextmanager
@@ -174,6 +178,7 @@ def make_trainer(config: TrainConfig, splits):
         net,
         make_attack(config),
         margin=config.training_margin,
+        margin_form=config.margin_form,
         label_smoothing=config.label_smoothing,
         bn_mode=config.bn_mode,
         validation_attack=make_validation_attack(config),

@@ -15,10 +15,13 @@ from absl import flags
 from athe_tf.programs.config.serialization import exact_number, field_type, item_type
 from athe_tf.programs.failures import explain
 from athe_tf.programs.interruption import INTERRUPTION
+from athe_tf.programs.program_name import as_started, examples_as_started
+from athe_tf.programs.recipes import with_recipes
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.printable import printable
 from athe_tf.utils.registry import unknown_name
+from athe_tf.version import __version__
 
 
 class _NumberParser(flags.ArgumentParser):
@@ -135,13 +138,14 @@ def _default_text(value) -> str:
 
 
 DEBUG = Flag("debug", bool, bool, "Show the traceback of an error.")
+VERSION = Flag("version", bool, bool, "Show the version.")
 
 
 class Program:
     """A command-line program: its name, its flags and what it does.
 
     Args:
-        name: Such as `bin/train`.
+        name: Such as `bin/train`; an installed program calls itself `athe-tf-train`.
         summary: One sentence.
         examples: Command lines, one per line.
         config_class: Its fields are the flags; one marked `positional` gets the arguments without dashes.
@@ -161,7 +165,7 @@ class Program:
         action: Callable,
         extra: Sequence[Flag] = (),
     ):
-        self.name = name
+        self.name = as_started(name)
         self.summary = summary
         self.examples = examples
         self.config_class = config_class
@@ -184,9 +188,9 @@ class Program:
         if positional is not None:
             lines += [f"{positional.name.upper()}: {positional.metadata['help']}", ""]
         lines.append("Flags (also from a file, with --flagfile=FILE; later ones override earlier ones):")
-        for flag in [*self.flags(arguments), *self.extra]:
+        for flag in [*self.flags(arguments), *self.extra, VERSION]:
             lines += flag.manual()
-        return "\n".join(lines) + "\n"
+        return examples_as_started("\n".join(lines) + "\n")
 
     def run(self) -> None:
         """Parses the command line, makes the config, calls the action and exits."""
@@ -207,7 +211,7 @@ class Program:
         except Exception as error:
             self._trace()
             code, message = explain(error)
-            warn(f"{self.name}: {message}")
+            warn(f"{self.name}: {as_started(message)}")
             return code
 
     def _trace(self) -> None:
@@ -216,7 +220,11 @@ class Program:
             warn(traceback.format_exc().rstrip("\n"))
 
     def _run(self, arguments: list[str]) -> int | None:
+        arguments = with_recipes(arguments)
         config, extra = self.read(arguments)
+        if extra.get(VERSION.name):
+            say(f"{self.name}: athe_tf {__version__}")
+            return 0
         if config is None:
             say(self.manual(arguments).rstrip("\n"))
             return 0
@@ -224,13 +232,15 @@ class Program:
         return self.action(config, extra)
 
     def read(self, arguments: list[str]) -> tuple[Any, dict]:
-        """The config, or `None` if help is asked for, and the values of the extra flags."""
+        """The config, or `None` if help or the version is asked for, and the values of the extra flags."""
         values = flags.FlagValues()
         own = self.flags(arguments)
         help_flags = [Flag(name, bool, bool, "Show this text.") for name in ("help", "helpshort", "h")]
-        for flag in [*own, *self.extra, *help_flags]:
+        for flag in [*own, *self.extra, *help_flags, VERSION]:
             flag.define(values)
         rest = parse(values, arguments)
+        if values[VERSION.name].value:
+            return None, {VERSION.name: True}
         if any(values[flag.name].value for flag in help_flags):
             return None, {}
         given = {flag.name: values[flag.name].value for flag in own}
@@ -271,7 +281,7 @@ def warn(text: str) -> None:
 def warnings_as_lines(program: str) -> Iterator[None]:
     """Shows the warnings of the library as lines for the user, without the places in its code."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: warn(f"{program}: {message}")
+        warnings.showwarning = lambda message, *_, **__: warn(as_started(f"{program}: {message}"))
         yield
 
 
@@ -303,7 +313,7 @@ def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
         raise unknown_name("flag", error.flagname, [str(flag) for flag in values], also=negated) from error
     except flags.CantOpenFlagFileError as error:
         reason = str(error).rpartition("] ")[2]
-        raise InputError(f"The file of --flagfile cannot be opened: {reason}. configs/ has many.") from error
+        raise InputError(f"The file of --flagfile cannot be opened: {reason}.") from error
     except UnicodeDecodeError as error:
         raise InputError(
             f"The file of --flagfile is not a text in UTF-8: {error.reason} at byte {error.start}. "

@@ -2,9 +2,11 @@
 
 import resource
 import time
+from collections.abc import Callable
 
 from athe_tf.programs.build import make_trainer, make_validation_attack
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.utils.number_format import format_duration
 
 # A step that would take longer is measured on fewer images and scaled.
@@ -12,12 +14,21 @@ PATIENCE = 30.0
 FEW_IMAGES = 8
 
 
-def describe_plan(config: TrainConfig, splits) -> str:
-    """Steps, network passes, measured seconds per step, total time and memory, as text."""
-    trainer = make_trainer(config, splits)
+def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
+    """Steps, network passes, measured seconds per step, total time and memory, as text.
+
+    Args:
+        config: The settings of the run.
+        splits: The data.
+        write: Called with a line when measuring begins, and with one every minute.
+    """
+    began = time.monotonic()
+    with Heartbeat(write, lambda: f"Measuring, {format_duration(time.monotonic() - began)} so far.") as lines:
+        lines.write(f"Building {config.model}, and measuring training steps.")
+        trainer = make_trainer(config, splits)
+        seconds, note = seconds_per_step(trainer, config, splits)
     cost = trainer.cost()
     steps = splits.train.steps_per_epoch(config.batch_size)
-    seconds, note = seconds_per_step(trainer, config, splits)
     validation = 0 if splits.validation is None else len(splits.validation)
     checks = seconds_of_validation(config, cost, seconds, validation)
     total = config.epochs * (steps * seconds + checks)

@@ -8,13 +8,14 @@ from typing import Any
 from athe_tf import data
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.evaluation.progress_display import ProgressDisplay
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
 from athe_tf.programs.command_line import Program, say, warn, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.output_folder import STATE, prepared
-from athe_tf.programs.progress import ProgressDisplay
+from athe_tf.programs.program_name import as_started
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported, run_of
 from athe_tf.report.writing import write
@@ -82,7 +83,7 @@ def run(
     from athe_tf.programs.open_model import open_victim
 
     devices = local_devices(settings, write=say)
-    victim = open_victim(config.model, devices)
+    victim = open_victim(config.model, devices, config.input_range)
     with warnings_as_lines("bin/evaluate"):
         images, num_classes = load_images(config, victim.num_classes)
     display = ProgressDisplay()
@@ -148,7 +149,7 @@ def repeat_command(config: EvaluateConfig) -> str:
         for field in dataclasses.fields(config)
         if getattr(config, field.name) != field.default
     ]
-    return shlex.join(["bin/evaluate", *flags])
+    return shlex.join([as_started("bin/evaluate"), *flags])
 
 
 def training_run_of(model: str) -> Workdir | None:
@@ -163,7 +164,7 @@ def fill_from_run(config: EvaluateConfig, training_run: Workdir | None) -> Evalu
     """Fills in settings that were not given: from the protocol, the model's training run, or the defaults."""
     known, remark = training_run.recorded_settings() if training_run else ({}, None)
     if remark is not None:
-        warn(f"bin/evaluate: {remark}")
+        warn(as_started(f"bin/evaluate: {remark}"))
     protocol = (
         protocol_for(config.protocol, config.dataset or known.get("dataset")) if config.protocol else None
     )

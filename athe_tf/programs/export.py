@@ -4,6 +4,7 @@ import pathlib
 
 from athe_tf.programs.command_line import Program, say, warn
 from athe_tf.programs.config import ExportConfig
+from athe_tf.programs.program_name import as_started
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import find_model, run_of
 from athe_tf.utils.errors import InputError
@@ -33,7 +34,7 @@ def action(config: ExportConfig, extra: dict) -> None:
     training_run = run_of(path)
     settings, remark = training_run.recorded_settings() if training_run else ({}, None)
     if remark is not None:
-        warn(f"bin/export: {remark}")
+        warn(as_started(f"bin/export: {remark}"))
     net = load_model(path)
     card = export(net, config.output, margin=settings.get("margin"))
     endpoints = (

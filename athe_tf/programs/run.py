@@ -1,5 +1,6 @@
 """A training run, from its first step or its last backup to its export."""
 
+import contextlib
 import dataclasses
 import shutil
 import warnings
@@ -24,6 +25,7 @@ from athe_tf.programs.callbacks import (
     read_ensemble,
 )
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.programs.initial_model import start_from
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run_identity import check_identity, run_identity
@@ -141,7 +143,7 @@ class Run:
         callbacks = self.callbacks(backup)
         validation = self._validation()
         try:
-            with warnings.catch_warnings(), INTERRUPTION.after_this_step(NOTICE):
+            with warnings.catch_warnings(), INTERRUPTION.after_this_step(NOTICE), self._lines(callbacks):
                 # Keras warns that it does not shuffle a dataset; ours is already shuffled.
                 warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
                 if progress.step:
@@ -153,6 +155,16 @@ class Run:
             if "the training loss" in str(error):
                 raise NotFiniteError(self.trainer, "the loss") from None
             raise
+
+    def _lines(self, callbacks: list) -> contextlib.AbstractContextManager:
+        """A context in which a log gets a line per epoch, and one every minute; adds a callback for it."""
+        if self.bar:
+            return contextlib.nullcontext()
+        line = EpochLine(self.config.epochs, self.progress)
+        heartbeat = Heartbeat(self.write, lambda: line.status)
+        line.write = heartbeat.write
+        callbacks.append(line)
+        return heartbeat
 
     @property
     def _steps(self) -> int:
@@ -200,8 +212,6 @@ class Run:
         if config.early_stopping is not None:
             found.append(EarlyStopping(config.early_stopping, progress, chosen_by))
         found.append(backup)
-        if not self.bar:
-            found.append(EpochLine(config.epochs, progress, self.write))
         return found
 
     def guard(self) -> OverfittingGuard:

@@ -10,6 +10,7 @@ from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.programs.command_line import Flag, Program, flags_of, say, warn, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
+from athe_tf.programs.program_name import as_started
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, default_workdir, find_initial_model
 from athe_tf.training.options import OPTIONS, options_of
@@ -80,7 +81,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         from athe_tf.programs.build import make_splits
         from athe_tf.programs.cost_estimate import describe_plan
 
-        say(describe_plan(config, make_splits(config)))
+        say(describe_plan(config, make_splits(config), say))
         return 0
     INTERRUPTION.remark = "The same command resumes the run."
     is_chief = settings.cluster is None or settings.cluster.is_chief
@@ -102,7 +103,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
     try:
         train(config, splits, workdir, sys.stdout.isatty(), say, distribution)
     except WorkerLost as error:
-        warn(f"bin/train: {error}")
+        warn(as_started(f"bin/train: {error}"))
         return 1
     return 0
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
-from athe_tf.models.features import find_head
+from athe_tf.models.features import check_classifier, find_head
 from athe_tf.utils.keras_compat import all_layers
 from athe_tf.version import __version__
 
@@ -26,6 +26,7 @@ def describe(net: keras.Model, margin: float | None = None) -> dict:
         net: A Keras classifier.
         margin: The margin of its training. Defaults to `None`: unknown.
     """
+    check_classifier(net)
     head = find_head(net).layer
     return {
         "name": net.name,

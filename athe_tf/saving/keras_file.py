@@ -5,15 +5,15 @@ import zipfile
 
 import keras
 
-from athe_tf.layers import batch_norm, cosine_dense, log_mean_softmax  # noqa: F401  (a file may name them)
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.keras_compat import safe_mode
 
 
-def load_model(path: str | pathlib.Path) -> keras.Model:
-    """Loads a Keras model from a `.keras` file, including the layers of this library.
+def load_model(path: str | pathlib.Path, compile: bool = False) -> keras.Model:
+    """Loads a Keras model from a `.keras` file, including the layers and losses of this library.
 
-    Code in the file is never executed: a model with a `Lambda` layer is refused.
+    Code in the file is never executed: a model with a `Lambda` layer is refused. After `import athe_tf`,
+    `keras.models.load_model` loads such a file too, in Keras' own way.
 
     Example:
 
@@ -24,6 +24,8 @@ def load_model(path: str | pathlib.Path) -> keras.Model:
 
     Args:
         path: A file that ends with `.keras`. SavedModel folders are opened by `athe_tf.victim`.
+        compile: Also restore the optimizer with its state, the loss and the metrics, to go on with `fit`.
+            Defaults to `False`.
     """
     check(
         pathlib.Path(path).suffix != ".h5",
@@ -39,7 +41,7 @@ def load_model(path: str | pathlib.Path) -> keras.Model:
     )
     try:
         with safe_mode():
-            return keras.models.load_model(path, compile=False, safe_mode=True)
+            return keras.models.load_model(path, compile=compile, safe_mode=True)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(

@@ -10,12 +10,13 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.losses import margin_crossentropy
-from athe_tf.models.features import Head, find_head, is_softmax_layer
+from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
+from athe_tf.models.features import Head, check_classifier, find_head, has_softmax
 from athe_tf.training.averaging import WeightAverage
 from athe_tf.training.awp import AWP, restoring
 from athe_tf.training.batch_checks import checked_images_and_labels, with_readable_errors
 from athe_tf.training.crafting import check_batch_norm, crafting_mode
+from athe_tf.training.named_attacks import NamedAttacks
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
@@ -79,17 +80,24 @@ class AdversarialModel(ModelWithStepLogs):
 
     It logs `loss`, `clean_accuracy` and `robust_accuracy`: in training, the accuracies whose logits the
     framework computes anyway; in validation, both (the latter with `validation_attack`). Metrics given to
-    `compile` see the clean predictions if the framework has them, else the adversarial ones. `save` and
-    `export` write the plain classifier: `shipped`, which is `net` or its average.
+    `compile` see the clean predictions if the framework has them, else the adversarial ones; in validation,
+    always the clean ones. `val_loss` is plain cross-entropy on clean images, without a margin: callbacks that
+    choose an epoch need `monitor="val_robust_accuracy", mode="max"`. `save` and `export` write the plain
+    classifier: `shipped`, which is `net` or its average.
 
     Args:
         net: A Keras model from images in [0, 1] to logits.
-        attack: Crafts the training images. `None` for frameworks that need none.
+        attack: Crafts the training images: an `Attack`, or the name of one, such as `"pgd-10"`. `None` for
+            frameworks that need none.
+        epsilon: The radius of attacks given by name, in pixels of [0, 1].
+        norm: The norm of attacks given by name. Defaults to `"linf"`.
         margin: The m of Eq. 6, for hypersphere heads. Defaults to 0.
+        margin_form: `"cosine"`, `"angle"` or `"arc"`, as in `MarginCrossentropy`. Defaults to `"angle"` for
+            an angular head, else to `"cosine"`.
         label_smoothing: In the training loss, never in the attack. Defaults to 0.
         bn_mode: Batch normalization while crafting, see `athe_tf/training/crafting.py`. Defaults to the
             framework's own.
-        validation_attack: Measures `val_robust_accuracy`. Defaults to `attack`.
+        validation_attack: Measures `val_robust_accuracy`: an `Attack` or a name. Defaults to `attack`.
         average: `EMA` or `SWA`: an average of the weights, which is then validated, saved and exported.
         weight_perturbation: `AWP`: take the gradient at perturbed weights.
         epsilon_schedule: From the number of updates so far to the epsilon of the training attack, such as an
@@ -110,12 +118,15 @@ class AdversarialModel(ModelWithStepLogs):
     def __init__(
         self,
         net: keras.Model,
-        attack: Attack | None = None,
+        attack: Attack | str | None = None,
         *,
+        epsilon: float | None = None,
+        norm: str | None = None,
         margin: float = 0.0,
+        margin_form: str | None = None,
         label_smoothing: float = 0.0,
         bn_mode: str | None = None,
-        validation_attack: Attack | None = None,
+        validation_attack: Attack | str | None = None,
         average: WeightAverage | None = None,
         weight_perturbation: AWP | None = None,
         epsilon_schedule: Callable | None = None,
@@ -132,12 +143,22 @@ class AdversarialModel(ModelWithStepLogs):
         name_of_head = "unknown" if self.head is None else type(self.head).__name__
         check_margin(margin, name_of_head, isinstance(self.head, CosineDense))
         self.margin = margin
+        self._margin_loss = (
+            None
+            if margin_form is None
+            else MarginCrossentropy.for_head(
+                self.head, margin, form=margin_form, label_smoothing=label_smoothing, reduction="none"
+            )
+        )
         self.scale = self.head.scale if isinstance(self.head, CosineDense) else 1.0
         #: Images are crafted and losses computed in float32, or in float64 if the net takes float64 images.
         self.image_dtype = tf.float64 if _takes_float64(net) else tf.float32
+        named = NamedAttacks(epsilon, norm, self.options)
+        attack = named.get(attack, "attack")
         # Any: frameworks use methods of their attack beyond those of `Attack`.
         self.attack: Any = self.prepared_attack(attack)
-        self.validation_attack = validation_attack or attack
+        self.validation_attack = named.get(validation_attack, "validation_attack") or attack
+        named.check_used()
         self.bn_mode = self._checked_bn_mode(bn_mode)
         self.seed = seed
         self.average = average
@@ -175,7 +196,8 @@ class AdversarialModel(ModelWithStepLogs):
         if attack is None:
             raise InputError(
                 f"{type(self).__name__} trains on adversarial examples and needs an attack. Give one, such "
-                "as attack=athe_tf.attacks.PGD(epsilon=8/255, step_size=2/255, steps=10)."
+                "as attack=athe_tf.attacks.PGD(epsilon=8/255, step_size=2/255, steps=10), or by name, "
+                "attack='pgd-10' and epsilon=8/255."
             )
         if not isinstance(attack, PGD):
             check(
@@ -236,7 +258,15 @@ class AdversarialModel(ModelWithStepLogs):
         """Cross-entropy with this framework's margin and label smoothing; one value per example."""
         if logits.dtype in (tf.float16, tf.bfloat16):
             logits = tf.cast(logits, tf.float32)
+        if self._margin_loss is not None:
+            return self._margin_loss.call(y, logits)
         return margin_crossentropy(y, logits, self.scale * self.margin, self.shared.label_smoothing)
+
+    def with_margin(self, y, logits):
+        """The logits with this framework's margin, as `crossentropy` uses them."""
+        form = "cosine" if self._margin_loss is None else self._margin_loss.form
+        target = tf.one_hot(y, logits.shape[-1], dtype=logits.dtype)
+        return add_margin(target, logits, self.margin, self.scale, form)
 
     @property
     def shipped(self) -> keras.Model:
@@ -427,16 +457,12 @@ class AdversarialModel(ModelWithStepLogs):
 
 def _checked_head(net: keras.Model) -> Head:
     """The head; refuses a classifier that ends in a softmax, or whose number of classes is not known."""
-    check(
-        getattr(net, "output_shape", None) is not None,
-        f"The number of classes of the model '{net.name}' is not known, as its layers are called in Python "
-        "code. Wrap it: net = keras.Model(images, net(images)) with images = keras.Input(image_shape).",
-    )
+    check_classifier(net)
     head = find_head(net)
     check(
-        not is_softmax_layer(head.layer)
-        and getattr(head.layer, "activation", None) is not keras.activations.softmax,
-        "Training and attacks need logits, and this model ends in a softmax. Leave the softmax out.",
+        not has_softmax(head.layer),
+        "Training and attacks need logits, and this model ends in a softmax. Remove it: "
+        "net = athe_tf.models.to_logits(net).",
     )
     return head
 

@@ -40,7 +40,7 @@ class ALP(AdversarialModel):
     def __init__(
         self,
         net,
-        attack: Attack | None = None,
+        attack: Attack | str | None = None,
         *,
         pairing: float = ALPOptions.pairing,
         pairing_form: str = ALPOptions.pairing_form,

@@ -39,7 +39,7 @@ class CURE(AdversarialModel):
     def __init__(
         self,
         net,
-        attack: Attack | None = None,
+        attack: Attack | str | None = None,
         *,
         curvature_weight: float = CUREOptions.curvature_weight,
         curvature_step: float = CUREOptions.curvature_step,

@@ -54,7 +54,7 @@ class FreeAT(AdversarialModel):
     def __init__(
         self,
         net,
-        attack: Attack | None = None,
+        attack: Attack | str | None = None,
         *,
         batch_size: int,
         replays: int = FreeATOptions.replays,

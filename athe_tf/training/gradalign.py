@@ -37,7 +37,12 @@ class GradAlign(FastAT):
     options_class = GradAlignOptions
 
     def __init__(
-        self, net, attack: Attack | None = None, *, alignment: float = GradAlignOptions.alignment, **kwargs
+        self,
+        net,
+        attack: Attack | str | None = None,
+        *,
+        alignment: float = GradAlignOptions.alignment,
+        **kwargs,
     ):
         super().__init__(net, attack, alignment=alignment, **kwargs)
 

@@ -59,7 +59,7 @@ class LLR(AdversarialModel):
     def __init__(
         self,
         net,
-        attack: Attack | None = None,
+        attack: Attack | str | None = None,
         *,
         variant: str = LLROptions.variant,
         preset: str = LLROptions.preset,

@@ -40,7 +40,7 @@ class MART(AdversarialModel):
 
     options_class = MARTOptions
 
-    def __init__(self, net, attack: Attack | None = None, *, beta: float = MARTOptions.beta, **kwargs):
+    def __init__(self, net, attack: Attack | str | None = None, *, beta: float = MARTOptions.beta, **kwargs):
         super().__init__(net, attack, beta=beta, **kwargs)
 
     def training_loss(self, x, x_adv, y) -> Terms:
@@ -54,8 +54,7 @@ class MART(AdversarialModel):
 
     def runner_up_loss(self, y, logits):
         """`-log(1 - p_k)` for the most probable wrong class k; one value per example."""
-        margin = self.scale * self.margin * tf.one_hot(y, logits.shape[-1], dtype=logits.dtype)
-        runner_up = tf.exp(best_other(tf.nn.log_softmax(logits - margin), y))
+        runner_up = tf.exp(best_other(tf.nn.log_softmax(self.with_margin(y, logits)), y))
         return -tf.math.log(RUNNER_UP_OFFSET - runner_up)
 
     def loss_passes(self) -> Cost:

@@ -30,7 +30,9 @@ class NFGSM(FastAT):
 
     options_class = NFGSMOptions
 
-    def __init__(self, net, attack: Attack | None = None, *, noise: float = NFGSMOptions.noise, **kwargs):
+    def __init__(
+        self, net, attack: Attack | str | None = None, *, noise: float = NFGSMOptions.noise, **kwargs
+    ):
         super().__init__(net, attack, noise=noise, **kwargs)
 
     def craft(self, x, y):

@@ -282,7 +282,10 @@ class FreeATOptions(FrameworkOptions):
     bn_modes = ("train",)
     takes_batch_size = True
     replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", least=1)
-    noise_in_box: bool = option(False, "Keep image plus noise in [0, 1] after each step, not in the pass.")
+    noise_in_box: bool = option(
+        False,
+        "Project the noise so that image plus noise lies in [0, 1], instead of clipping the sum.",
+    )
 
     @property
     def updates_per_step(self) -> int:

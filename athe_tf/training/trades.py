@@ -41,7 +41,7 @@ class TRADES(AdversarialModel):
     def __init__(
         self,
         net,
-        attack: Attack | None = None,
+        attack: Attack | str | None = None,
         *,
         beta: float = TRADESOptions.beta,
         divergence: str = TRADESOptions.divergence,

@@ -9,6 +9,8 @@ NORMS = ("linf", "l2", "l1")
 STARTS = ("uniform", "gaussian", "zero")
 #: How weight normalization meets the optimizer, see `CosineDense`.
 WEIGHT_NORMS = ("differentiable", "project", "straight_through")
+#: Forms of the margin in the training loss, see `MarginCrossentropy`.
+MARGIN_FORMS = ("cosine", "angle", "arc")
 
 
 def check_epsilon(norm: str, epsilon: float, shown: str = "epsilon") -> None:
@@ -55,3 +57,17 @@ def parse_logit_scale(text: str, shown: str = "logit_scale") -> float | str:
     scale = text if text == "model" else parse_number(text)
     check_logit_scale(scale, shown)
     return scale
+
+
+def check_input_range(input_range, shown: str = "input_range") -> None:
+    """Raises `InputError` unless a range consists of two rising numbers.
+
+    Args:
+        input_range: The smallest and the largest value of a pixel.
+        shown: How the message calls it.
+    """
+    check(
+        len(input_range) == 2 and float("-inf") < input_range[0] < input_range[1] < float("inf"),
+        f"{shown} must be two rising numbers, the smallest and the largest value of a pixel, such as 0 and "
+        f"255. Received: {', '.join(f'{value:g}' for value in input_range)}.",
+    )

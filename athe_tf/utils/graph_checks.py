@@ -83,3 +83,25 @@ def checked_labels(labels, classes: int):
         tf.reduce_max(labels),
         ". Number the classes from 0, and give the model one logit per class.",
     )
+
+
+def checked_probabilities(labels):
+    """The same labels; an error unless every row consists of probabilities that add up to 1.
+
+    Args:
+        labels: One-hot or soft labels, `[..., classes]`.
+    """
+    # A label in half precision may be off by 0.001. False for NaN.
+    valid = (labels >= 0) & (tf.abs(tf.reduce_sum(labels, axis=-1, keepdims=True) - 1) <= 0.01)
+    labels = checked(
+        labels,
+        tf.reduce_all(valid),
+        "One-hot and soft labels must not be negative and add up to 1 for every image. Received: min=",
+        tf.reduce_min(labels),
+        ", sums from ",
+        tf.reduce_min(tf.reduce_sum(labels, axis=-1)),
+        " to ",
+        tf.reduce_max(tf.reduce_sum(labels, axis=-1)),
+        ". Use `sample_weight` to weight images.",
+    )
+    return tf.where(valid, labels, tf.constant(float("nan"), labels.dtype))

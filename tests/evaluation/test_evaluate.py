@@ -130,9 +130,23 @@ def test_datasets_and_image_sets_are_data_too(linear):
     stream = athe_tf.evaluate(linear, batches, **settings)
     images = athe_tf.data.ImageSet(IMAGES, y.astype("int64"))
     held = athe_tf.evaluate(linear, images, **settings)
+    apart = athe_tf.evaluate(linear, IMAGES, y, **settings)
     assert pairs.examples == 25
+    np.testing.assert_array_equal(pairs.robust, apart.robust)
     np.testing.assert_array_equal(pairs.robust, stream.robust)
     np.testing.assert_array_equal(pairs.robust, held.robust)
+
+
+def test_verbose_shows_the_progress_and_leaves_the_functions_of_the_user(linear, capsys):
+    told = []
+    options = EvaluationOptions(progress=told.append, finished=lambda outcome: told.append(outcome.name))
+    settings = {"attacks": ["fgsm"], "epsilon": 0.03, "checks": False, "options": options}
+    athe_tf.evaluate(linear, IMAGES, predictions(linear, IMAGES), **settings)
+    assert capsys.readouterr() == ("", "") and "fgsm" in told
+    silent, told[:] = len(told), []
+    athe_tf.evaluate(linear, IMAGES, predictions(linear, IMAGES), verbose=1, **settings)
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.startswith("fgsm: ") and len(told) == silent
 
 
 @pytest.mark.parametrize(

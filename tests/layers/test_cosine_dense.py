@@ -141,6 +141,9 @@ def test_sequences_of_features_are_classified_position_by_position():
     "kwargs, message",
     [
         ({"scale": 0.0}, "`scale` must be larger than 0"),
+        ({"scale": "adacoss"}, "larger than 0, or 'adacos'"),
+        ({"scale": "adacos", "units": 2}, "0 for two classes. Received: units=2"),
+        ({"sub_centers": 0}, "Expected an integer of at least 1"),
         ({"units": 0}, "`units` must be a positive integer"),
         ({"weight_norm": "projekt"}, "Expected one of .*'project'.* Received: weight_norm='projekt'"),
         ({"angular": True, "normalize_weights": False}, "`angular=True` needs cosines"),
@@ -149,3 +152,26 @@ def test_sequences_of_features_are_classified_position_by_position():
 def test_impossible_arguments_are_refused(kwargs, message):
     with pytest.raises(InputError, match=message):
         CosineDense(**({"units": 4} | kwargs))
+
+
+def test_the_nearest_of_several_centers_counts():
+    layer = built(scale=3.0, sub_centers=2)
+    cosines = numpy_cosines(FEATURES, layer.kernel.numpy())
+    assert cosines.shape == (6, 8)
+    np.testing.assert_allclose(
+        layer(FEATURES), 3.0 * cosines.reshape(6, 4, 2).max(axis=2), rtol=1e-5, atol=1e-5
+    )
+    sequence = np.stack([FEATURES, -FEATURES])
+    assert layer(sequence).shape == layer.compute_output_shape(sequence.shape) == (2, 6, 4)
+
+
+def test_adacos_is_the_scale_of_the_number_of_classes():
+    layer = CosineDense(1000, scale="adacos")
+    np.testing.assert_allclose(layer.scale, np.sqrt(2) * np.log(999), rtol=1e-12)
+    assert CosineDense.from_config(layer.get_config()).scale == layer.scale
+
+
+def test_a_config_of_one_center_is_what_it_always_was():
+    """The digest that identifies a model contains its config."""
+    assert "sub_centers" not in CosineDense(4).get_config()
+    assert CosineDense.from_config(CosineDense(4, sub_centers=3).get_config()).sub_centers == 3

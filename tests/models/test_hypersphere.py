@@ -65,6 +65,7 @@ def refused():
         (keras.Sequential([keras.layers.Dense(3)]), "no input shape yet"),
         (keras.Model(inputs, [dense(inputs), dense(inputs)]), "1 inputs and 2 outputs"),
         (keras.Sequential([*trunk(), keras.layers.Dense(3), keras.layers.ReLU()]), "ends in .* a ReLU"),
+        (keras.Model(image, keras.layers.Flatten()(keras.layers.Conv2D(3, 1)(image))), "4, 4, 6"),
         (keras.Sequential([*trunk(), keras.layers.Dense(3, activation="sigmoid")]), "activation 'sigmoid'"),
         (keras.Model(image, keras.layers.Dense(3)(image)), r"features of shape \(None, 4, 4, 6\)"),
         (models.build("small_cnn", 3, head="he", input_shape=(8, 8, 1)), "a CosineDense"),
@@ -76,3 +77,35 @@ def refused():
 def test_models_it_cannot_handle_are_refused(model, message):
     with pytest.raises(InputError, match=message):
         models.to_hypersphere(model)
+
+
+def pointwise_classifier():
+    """The end of MobileNetV3: a 1x1 convolution of one pixel, flattened, and a softmax."""
+    inputs = keras.Input((4, 4, 2))
+    pooled = keras.layers.GlobalAveragePooling2D(keepdims=True, name="pooled")(inputs)
+    logits = keras.layers.Conv2D(3, 1, name="logits")(pooled)
+    return keras.Model(inputs, keras.layers.Activation("softmax")(keras.layers.Flatten()(logits)))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("layer", [None, "logits"])
+def test_a_convolution_of_one_pixel_is_a_classifier(layer, nested):
+    model = pointwise_classifier()
+    kernel = np.array(model.get_layer("logits").kernel).reshape(2, 3)
+    if nested:
+        model = keras.Sequential([keras.Input((4, 4, 2)), keras.layers.Rescaling(1.0), model])
+    net = models.to_hypersphere(model, scale=5.0, layer=layer)
+    x = np.random.default_rng(0).uniform(size=(3, 4, 4, 2)).astype("float32")
+    z = x.mean(axis=(1, 2))
+    cosines = (z @ kernel) / np.linalg.norm(z, axis=1, keepdims=True) / np.linalg.norm(kernel, axis=0)
+    np.testing.assert_allclose(net(x), 5 * cosines, atol=1e-5)
+
+
+def test_a_named_layer_is_replaced_with_all_that_follows():
+    dense = keras.layers.Dense(3, name="logits")
+    model = keras.Sequential([*trunk(), dense, keras.layers.Rescaling(0.5), keras.layers.Softmax()])
+    for layer in ("logits", dense):
+        net = models.to_hypersphere(model, layer=layer)
+        assert [type(each).__name__ for each in net.layers] == ["InputLayer", "Dense", "CosineDense"]
+    with pytest.raises(InputError, match="No layer 'logit' leads to the output of"):
+        models.to_hypersphere(model, layer="logit")

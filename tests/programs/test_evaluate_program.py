@@ -13,13 +13,13 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.evaluation.progress import EvaluationProgress
+from athe_tf.evaluation.progress_display import ProgressDisplay
 from athe_tf.evaluation.result import AttackOutcome
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
 from athe_tf.programs.output_folder import held, prepared
-from athe_tf.programs.progress import ProgressDisplay
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
 from athe_tf.utils.locks import LOCK
@@ -104,6 +104,7 @@ def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypat
         (["--model={t}/broken", "--dataset=npz:{f}/data.npz"], "SavedModel in .* cannot be read"),
         (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--output={t}/file/x"], "Not a directory"),
         (["--model=" + 300 * "a", "--dataset=digits"], "File name too long: 'aaa"),
+        (["--model={f}/net.keras", "--dataset=digits", "--input_range=255"], "--input_range must be two"),
         (["--model=:f", "--dataset=digits"], "There is no model at ':f'.*or module:function"),
         (["--model=./nothere:x.keras", "--dataset=digits"], "There is no model at 'nothere:x.keras'"),
         (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--image_size=9"], "cannot be called with"),
@@ -204,6 +205,45 @@ def test_elsewhere_there_is_one_line_per_attack():
     assert stream.getvalue() == (
         "fgsm: 50.00 %, 1 min 1 s, 4 passes per image\nfeature: not run: no features.\n"
     )
+
+
+def test_a_log_has_a_line_every_minute_while_an_attack_takes_longer():
+    now, stream = [0.0], io.StringIO()
+    shown = ProgressDisplay(stream, clock=lambda: now[0])
+    for seconds in range(0, 150, 10):
+        now[0] = float(seconds)
+        shown.update(EvaluationProgress("square", 1, 1, float(seconds), 300.0, 3, 4))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2 and lines[0].startswith("1 of 1, square") and "60 s" not in lines[1]
+    assert lines[1].endswith("robust 75.0%   3 min 0 s left")
+
+
+def pixels(x):
+    """Logits of a function that expects pixels of 0..255."""
+    return brightness(x / 255.0)
+
+
+@pytest.mark.filterwarnings("ignore:The model")
+def test_a_model_of_another_range_is_attacked_in_0_1(folder, tmp_path, monkeypatch):
+    wide = athe_tf.load_model(folder / "net.keras")
+    images = tf.keras.Input((8, 8, 1))
+    wide = tf.keras.Model(images, wide(tf.keras.layers.Rescaling(1 / 255)(images)))
+    wide.save(tmp_path / "wide.keras")
+    athe_tf.export(wide, tmp_path / "wide")
+    found = {}
+    for name, data, flags in (
+        (folder / "net.keras", "data", []),
+        (tmp_path / "wide.keras", "data", ["--input_range=0,255"]),
+        (tmp_path / "wide", "data", ["--input_range=0,255"]),
+        (f"{__name__}:brightness", "pair", []),
+        (f"{__name__}:pixels", "pair", ["--input_range=0,255"]),
+    ):
+        out = tmp_path / f"out{len(found)}"
+        flags = [*flags, f"--model={name}", f"--dataset=npz:{folder / data}.npz", "--attacks=pgd-3"]
+        assert call(monkeypatch, *flags, "--epsilon=0.06", f"--output={out}", "--nochecks") == 0
+        found[name] = json.loads((out / "evaluation.json").read_text())["flags"]
+    plain, file, exported, function, of_pixels = found.values()
+    assert plain == file == exported and function == of_pixels
 
 
 def brightness(x):

@@ -59,6 +59,33 @@ def test_the_contract(name):
 
 
 @pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
+def test_the_margin_of_every_framework_has_a_form(name):
+    """Computed without `fit`, in which a framework has more to do."""
+    x, x_adv, y = tf.constant(X[:4]), tf.constant(X[4:8]), tf.constant(Y[:4])
+    losses = {}
+    for form in (None, "cosine", "arc"):
+        trainer = make(name, margin_form=form)
+        crafted = trainer.craft(x, y) if name == "gradalign" else x_adv  # with a gradient, for its penalty
+        losses[form] = trainer.training_loss(x, crafted, y).losses.numpy()
+    np.testing.assert_array_equal(losses[None], losses["cosine"])
+    assert np.isfinite(losses["arc"]).all() and (losses["arc"] != losses["cosine"]).all()
+
+
+def test_the_form_of_a_margin_must_suit_the_head():
+    attack = attacks.PGD(0.1, steps=1)
+    logits, y = tf.constant([[7.0, 3.0, -2.0, 1.0]]), tf.constant([1])
+    turned = 15 * np.cos(np.arccos(3 / 15) + 0.5)
+    expected = np.log(np.exp([7.0, turned, -2.0, 1.0]).sum()) - turned
+    trainer = training.PGDAT(tiny_net(), attack, margin=0.5, margin_form="arc")
+    np.testing.assert_allclose(trainer.crossentropy(y, logits), [expected], rtol=1e-5)
+    np.testing.assert_allclose(trainer.with_margin(y, logits), [[7.0, turned, -2.0, 1.0]], rtol=1e-5)
+    with pytest.raises(InputError, match="which are angles. Use form='angle'"):
+        training.PGDAT(tiny_net("mhe"), attack, margin=0.5, margin_form="arc")
+    with pytest.raises(InputError, match="Expected a CosineDense layer"):
+        training.PGDAT(tiny_net("linear"), attack, margin_form="arc")
+
+
+@pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
 def test_the_constructor_has_the_options_with_their_defaults(name):
     parameters = inspect.signature(training.get(name)).parameters
     for field in dataclasses.fields(OPTIONS[name]):

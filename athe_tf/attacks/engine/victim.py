@@ -160,6 +160,36 @@ def victim(model, *, num_classes: int | None = None) -> Victim:
     return made
 
 
+def in_range(victim: Victim, low: float, high: float) -> Victim:
+    """A victim of images in [0, 1], from one that expects pixels from `low` to `high`.
+
+    Example:
+
+    >>> sees_pixels = athe_tf.victim(lambda x: x[:, 0, 0, :], num_classes=3)
+    >>> in_range(sees_pixels, 0, 255).logits(np.ones([1, 2, 2, 3], "float32")).numpy().tolist()
+    [[255.0, 255.0, 255.0]]
+    """
+
+    def rescaled(function):
+        return None if function is None else (lambda x: function(low + (high - low) * x))
+
+    def digest():
+        found = victim.digest()
+        return None if found is None else f"{found}, pixels from {low:g} to {high:g}"
+
+    return Victim(
+        rescaled(victim._logits),
+        features=rescaled(victim._features),
+        head=victim.head,
+        scale=victim.scale,
+        num_classes=victim.num_classes,
+        name=victim.name,
+        facts=victim.facts,
+        independent=victim.independent,
+        digest=digest,
+    )
+
+
 def _callable_victim(function: Callable, num_classes: int | None) -> Victim:
     name = getattr(function, "__name__", type(function).__name__)
     return Victim(function, num_classes=num_classes, name=name)

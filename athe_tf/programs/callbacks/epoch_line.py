@@ -1,5 +1,8 @@
 """One line per epoch, for logs."""
 
+import time
+from collections.abc import Callable
+
 import keras
 
 from athe_tf.programs.run_state import RunProgress
@@ -7,13 +10,38 @@ from athe_tf.utils.number_format import format_duration
 
 
 class EpochLine(keras.callbacks.Callback):
-    """Prints one line per epoch, for logs; on a terminal, Keras' progress bar is shown instead."""
+    """Prints one line per epoch, for logs; on a terminal, Keras' progress bar is shown instead.
 
-    def __init__(self, epochs: int, progress: RunProgress, write=print):
+    `status` says how far the current epoch is.
+    """
+
+    def __init__(self, epochs: int, progress: RunProgress, write: Callable = print):
         super().__init__()
         self.epochs = epochs
         self.progress = progress
         self.write = write
+        self.status = "Compiling the training step."
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = f"epoch {epoch + 1}/{self.epochs}"
+        self._began: float | None = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = time.monotonic()
+        steps = self.params["steps"]
+        left = ""
+        if self._began is None:
+            self._began = now  # the first step includes compilation
+        elif batch:
+            seconds = (now - self._began) / batch * (steps - batch - 1)
+            left = f"  {format_duration(seconds)} left in this epoch"
+        # The rest of an interrupted epoch has fewer steps, and ends at the same one.
+        self.status = (
+            f"{self._epoch}  step {self.progress.step} of {self.progress.step + steps - batch - 1}{left}"
+        )
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.status = f"{self._epoch}  validation, batch {batch + 1}"
 
     def on_epoch_end(self, epoch, logs=None):
         row = self.progress.history[-1]

@@ -14,7 +14,7 @@ from athe_tf.programs.config.fields import (
     flag,
     seed_option,
 )
-from athe_tf.utils.choices import NORMS, check_epsilon, parse_logit_scale
+from athe_tf.utils.choices import NORMS, check_epsilon, check_input_range, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, option
 
@@ -24,6 +24,7 @@ class EvaluateConfig:
     """An evaluation. Settings that are left out come from the training run of the model, if it has one."""
 
     model: str = option("", "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function.")
+    input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
     dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
     data_dir: str | None = option(
         None, "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]"
@@ -77,6 +78,8 @@ class EvaluateConfig:
         )
         check(self.output != "", "--output= is empty. Name a folder, or leave the flag out.")
         check_options(self, flag)
+        if self.input_range:
+            check_input_range(self.input_range, "--input_range")
         if self.dataset is not None:
             check_data_set(self.dataset)
         check(

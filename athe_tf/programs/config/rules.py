@@ -9,16 +9,22 @@ from athe_tf.training.options import (
     check_rising,
     options_of,
 )
-from athe_tf.utils.choices import check_epsilon
+from athe_tf.utils.choices import check_epsilon, check_input_range
 from athe_tf.utils.errors import check
+from athe_tf.utils.imports import is_import_path
 
+# The heads whose logits each form of the margin is made for.
+MARGIN_FORM_HEADS = {"cosine": ("he", "fn", "wn"), "angle": ("mhe",), "arc": ("he",)}
 # Settings that a framework without an attack does not use.
 OF_THE_ATTACK = ("steps", "step_size", "start", "restarts", "logit_scale")
 
 
 def check_settings(config) -> None:
     """Raises `InputError`, with a remedy, if settings of a `TrainConfig` contradict each other."""
-    check_margin(config.training_margin, config.head, config.head != "linear")
+    # The head of a model from elsewhere is known, and checked, when it is built.
+    has_scale = config.head != "linear" or is_import_path(config.model)
+    check_margin(config.training_margin, config.head, has_scale)
+    check_margin_form(config)
     check_framework(config)
     check_optimizer(config)
     check_epsilon_schedule(config)
@@ -26,10 +32,36 @@ def check_settings(config) -> None:
     check_averages(config)
     check_extra_data(config)
     check_images(config)
+    check_range(config)
     check(
         config.early_stopping is None or config.validation_size != 0,
         "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
         "leave --early_stopping out.",
+    )
+
+
+def check_margin_form(config) -> None:
+    """Refuses a form of the margin that the head does not have; a model from elsewhere is checked later."""
+    if config.margin_form is None or is_import_path(config.model):
+        return
+    heads = MARGIN_FORM_HEADS[config.margin_form]
+    check(
+        config.head in heads,
+        f"--margin_form={config.margin_form} is for the head {' or '.join(heads)}. Received: "
+        f"--head={config.head}. Use --head={heads[0]}, or leave --margin_form out.",
+    )
+
+
+def check_range(config) -> None:
+    """Refuses a range of pixels for models that this package builds: they take images in [0, 1]."""
+    if not config.input_range:
+        return
+    check_input_range(config.input_range, "--input_range")
+    check(
+        is_import_path(config.model),
+        f"The model '{config.model}' takes images in [0, 1]. Received: --input_range="
+        f"{','.join(f'{value:g}' for value in config.input_range)}. Leave it out: it is for "
+        "--model=module:function.",
     )
 
 

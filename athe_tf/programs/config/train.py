@@ -32,7 +32,7 @@ from athe_tf.training.options import (
     SharedOptions,
     options_of,
 )
-from athe_tf.utils.choices import WEIGHT_NORMS, check_epsilon, parse_logit_scale
+from athe_tf.utils.choices import MARGIN_FORMS, WEIGHT_NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, make_options, option
 
@@ -58,6 +58,9 @@ class DataOptions:
         False, "Leave out files of folder:PATH that cannot be decoded; decodes all of them once to find out."
     )
     validation_size: int | None = option(None, "Images held out. [a tenth, at most 1000]", least=0)
+    max_train_examples: int | None = option(
+        None, "Train on a random part of this many images, to try a recipe. [all]", above=0
+    )
     augmentation: str = option(
         "pad_crop_flip",
         "Augmentation; random_resized_crop_flip is that of ImageNet, and crops the original images.",
@@ -73,9 +76,15 @@ class ModelOptions:
     """The model."""
 
     model: str = option("small_cnn", "Model, such as wrn-34-10 or preact_resnet18, or module:function.")
+    input_range: tuple[float, ...] = option(
+        (), "Pixel values that a model given as module:function expects, such as 0,255. [0,1]"
+    )
     head: str = option("linear", "Head; he is the hypersphere, mhe its angular form.", choices=models.HEADS)
     scale: float = option(15.0, "Scale s of the hypersphere heads.", above=0)
     margin: float | None = option(None, "Margin m. [0.2 for he, 0.1 for mhe, else 0]", least=0)
+    margin_form: str | None = option(
+        None, "Form of the margin; arc is ArcFace's. [angle for mhe, else cosine]", choices=MARGIN_FORMS
+    )
     weight_norm: str = option("differentiable", "Normalization of class weights.", choices=WEIGHT_NORMS)
     activation: str = option("relu", "Activation.", choices=models.ACTIVATIONS)
     standardize: bool = option(True, "The model normalizes inputs by mean and deviation of the data set.")

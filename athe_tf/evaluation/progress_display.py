@@ -1,9 +1,11 @@
-"""How `bin/evaluate` shows its progress: a bar on a terminal, otherwise one line per attack."""
+"""How an evaluation shows its progress: a bar on a terminal, otherwise lines."""
 
+import dataclasses
 import sys
 import time
 from collections.abc import Callable
 
+from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.utils.number_format import format_duration
 from athe_tf.utils.printable import one_line
@@ -11,6 +13,8 @@ from athe_tf.utils.printable import one_line
 WIDTH = 24
 # A terminal flickers if it is redrawn more often than this, in seconds.
 INTERVAL = 0.1
+# In a log, a line at least this often, in seconds.
+LOG_INTERVAL = 60.0
 
 
 class ProgressDisplay:
@@ -21,7 +25,7 @@ class ProgressDisplay:
         2 of 4, pgd-20  [##########..............]  41 %   robust 63.1 %   17 passes per image   12.0 s left
 
     The time left assumes that no further adversarial example is found, so it is an upper bound. Elsewhere,
-    one line for each attack that has finished.
+    one line for each attack that has finished, and one every minute while an attack takes longer.
 
     Args:
         stream: Where to write; standard error by default.
@@ -33,21 +37,39 @@ class ProgressDisplay:
         self.clock = clock
         self.terminal = bool(self.stream.isatty())
         self.current: str | None = None
-        self.began = self.drawn = 0.0
+        self.began = self.drawn = clock()
         self.first = 0.0
+
+    def added_to(self, options: EvaluationOptions) -> EvaluationOptions:
+        """The same options of an evaluation, which also tell this display how far it is."""
+
+        def both(ours: Callable, theirs: Callable | None) -> Callable:
+            def call(argument):
+                ours(argument)
+                if theirs is not None:
+                    theirs(argument)
+
+            return call
+
+        return dataclasses.replace(
+            options,
+            progress=both(self.update, options.progress),
+            finished=both(self.finished, options.finished),
+        )
 
     def update(self, progress: EvaluationProgress) -> None:
         """The `progress` function of an evaluation."""
-        if not self.terminal:
-            return
         now = self.clock()
         if progress.attack != self.current:
             # Work done before an interruption says nothing about the speed of this process.
             self.current, self.began, self.first = progress.attack, now, progress.done
-        elif now - self.drawn < INTERVAL and progress.done < progress.total:
+        elif self.terminal and now - self.drawn < INTERVAL and progress.done < progress.total:
+            return
+        if not self.terminal and now - self.drawn < LOG_INTERVAL:
             return
         self.drawn = now
-        self.stream.write(f"\r\033[K{self.line(progress, now - self.began)}")
+        line = self.line(progress, now - self.began)
+        self.stream.write(f"\r\033[K{line}" if self.terminal else f"{line}\n")
         self.stream.flush()
 
     def line(self, progress: EvaluationProgress, elapsed: float) -> str:
@@ -66,6 +88,7 @@ class ProgressDisplay:
 
     def finished(self, outcome) -> None:
         """The `finished` function of an evaluation; takes an `AttackOutcome`."""
+        self.drawn = self.clock()
         if self.terminal:
             self.clear()
         elif outcome.robust is None:

@@ -1,0 +1,97 @@
+"""Recipes by name, and what an installed program calls itself."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from athe_tf.programs import program_name
+from athe_tf.programs.recipes import recipes, with_recipes
+from athe_tf.programs.train import PROGRAM
+from athe_tf.utils.errors import InputError
+
+ROOT = pathlib.Path(__file__).parents[2]
+DIGITS = str(ROOT / "configs" / "digits_trades_he.flags")
+
+
+def test_every_config_is_a_recipe():
+    assert {path.name for path in ROOT.glob("configs/*.flags")} == {path.name for path in recipes().values()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--flagfile=digits_trades_he"],
+        ["--flagfile=digits_trades_he.flags"],
+        ["-flagfile=digits_trades_he"],
+        ["--flagfile", "digits_trades_he"],
+    ],
+)
+def test_a_name_stands_for_the_file_of_the_recipe(arguments):
+    config, _ = PROGRAM.read(with_recipes(["bin/train", *arguments, "--beta=3"]))
+    assert (config.framework, config.dataset, config.framework_options.beta) == ("trades", "digits", 3.0)
+
+
+def test_a_file_of_that_name_wins(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits_trades_he").write_text("--epochs=2\n")
+    assert with_recipes(["x", "--flagfile=digits_trades_he"]) == ["x", "--flagfile=digits_trades_he"]
+    assert with_recipes(["x", f"--flagfile={DIGITS}", "flagfile=a"]) == [
+        "x",
+        f"--flagfile={DIGITS}",
+        "flagfile=a",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("digits_trade_he", "no recipe 'digits_trade_he'.*such as digits_trades_he, "),
+        ("configs/digits_trades_he.flags", "Use the recipe of that name: --flagfile=digits_trades_he"),
+        ("no/such.file", "no file and no recipe 'no/such.file'"),
+    ],
+)
+def test_another_name_is_refused_with_the_nearest(name, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        with_recipes(["bin/train", f"--flagfile={name}"])
+
+
+@pytest.mark.parametrize("started, expected", [("/opt/bin/athe-tf-train", "athe-tf-"), ("bin/train", "bin/")])
+def test_programs_have_the_names_they_were_started_with(started, expected, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [started])
+    text = "bin/train: it is for bin/evaluate. '/opt/bin/train' and --model=bin/train are files."
+    found = program_name.as_started(text)
+    assert found == (
+        f"{expected}train: it is for {expected}evaluate. '/opt/bin/train' and --model=bin/train are files."
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The package as `pip install` puts it somewhere."""
+    folder = tmp_path_factory.mktemp("installed")
+    base, lib = f"--egg-base={folder}", f"--build-lib={folder}"
+    command = [sys.executable, "setup.py", "-q", "egg_info", base, "build_py", lib]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+def run_installed(folder, *arguments):
+    code = (
+        f"import sys; sys.path.insert(0, {str(folder)!r}); "
+        f"sys.argv = ['athe-tf-train', *{list(arguments)!r}]; "
+        "from athe_tf.programs import start; start.train()"
+    )
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+
+
+def test_an_installed_package_has_the_recipes_and_names_itself(installed):
+    have = {path.name for path in (installed / "athe_tf" / "recipes").iterdir()}
+    assert have == {path.name for path in ROOT.glob("configs/*.flags")}
+    shown = run_installed(installed, "--helpshort").stdout
+    assert "athe-tf-train --flagfile=digits_trades_he --workdir" in shown and "bin/" not in shown
+    assert run_installed(installed, "--version").stdout.startswith("athe-tf-train: athe_tf ")
+    refused = run_installed(installed, "--flagfile=digits_trades_he", "--epochs=0")
+    assert refused.returncode == 2 and refused.stderr.startswith("athe-tf-train: --epochs must be")
