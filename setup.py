@@ -55,6 +55,7 @@ setup(
         "": ["*.pyi", "py.typed"],
         "athe_tf.data": ["files/*"],
         "athe_tf.report": ["style.css", "schemas/*.json"],
+        "athe_tf.zoo": ["files/*"],
     },
     install_requires=[
         "tensorflow>=2.21",
@@ -71,6 +72,10 @@ setup(
     ],
     extras_require={
         "crosscheck": ["foolbox>=3.3.4", "adversarial-robustness-toolbox>=1.20", "multiprocess"],
+        # Checkpoints of torch.save; older versions can be made to execute code from them.
+        "torch": ["torch>=2.6"],
+        "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "tf2onnx>=1.16.1"],
+        "litert": ["ai-edge-litert>=2.0"],
         # Some benchmarks and comparisons also use PyTorch, if it is installed; see docs/attacks.md.
         "test": [
             "pytest>=8",
@@ -86,6 +91,7 @@ setup(
             "athe-tf-train=athe_tf.programs.start:train",
             "athe-tf-evaluate=athe_tf.programs.start:evaluate",
             "athe-tf-export=athe_tf.programs.start:export",
+            "athe-tf-import_torch=athe_tf.programs.start:import_torch",
             "athe-tf-report=athe_tf.programs.start:report",
         ]
     },

@@ -10,6 +10,7 @@ from . import (
     saving,
     threat,
     training,
+    zoo,
 )
 from .attacks.engine.victim import victim
 from .evaluation.evaluator import evaluate
@@ -42,4 +43,5 @@ __all__ = [
     "threat",
     "training",
     "victim",
+    "zoo",
 ]

@@ -3,12 +3,13 @@
 import pathlib
 
 from athe_tf.attacks.engine.victim import Victim, saved_model_victim, victim
+from athe_tf.evaluation.runtime_model import SUFFIXES, open_runtime_model
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.errors import InputError, check
 
 
 def open_model(model) -> Victim:
-    """A victim from a model, or from the path of a `.keras` file or a SavedModel folder.
+    """A victim from a model, or from the path of a `.keras`, `.onnx` or `.tflite` file or a SavedModel.
 
     SavedModels and `.keras` files are programs: open only those whose origin you trust.
 
@@ -25,6 +26,8 @@ def open_model(model) -> Victim:
     check(
         path.exists(), f"There is no model at '{path}'. Expected a .keras file or the folder of a SavedModel."
     )
+    if path.suffix in SUFFIXES:
+        return open_runtime_model(path)
     if not path.is_dir():
         return victim(load_model(path))
     if not (path / "saved_model.pb").exists() and (path / "config.json").exists():

@@ -150,6 +150,19 @@ _ALL = (
         norm="linf",
     ),
     Protocol(
+        "hypersphere",
+        "Is a gain by hypersphere embedding real? PGD-20 at scale 1 as published and at the model's own, "
+        "adaptive PGD-20, and swift; within 8/255",
+        (
+            _at_scale_one("pgd-20", _HE_STEP_SIZE),
+            AttackSpec("pgd-20", step_size=_HE_STEP_SIZE),
+            AttackSpec("adaptive-pgd-20", step_size=_HE_STEP_SIZE, hypersphere=True),
+            AttackSpec("swift"),
+        ),
+        epsilon=8 / 255,
+        norm="linf",
+    ),
+    Protocol(
         "imagenet",
         "Table 4: PGD-10 and PGD-50 within 4/255, at scale 1 as published and at the model's own",
         (

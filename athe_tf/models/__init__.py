@@ -6,13 +6,16 @@
     net = athe_tf.models.with_input_range(your_keras_classifier, (0, 255)) # takes images in [0, 1]
     embedding = athe_tf.models.embedding_model(net)                        # unit features, for retrieval
     net = athe_tf.models.ensemble_of([one, other])                         # the mean of their probabilities
-    athe_tf.models.load_torch_weights(net, state)                          # a published PyTorch state dict
+    net = athe_tf.models.from_torch("net.pt", "wrn-34-10")                 # a published PyTorch checkpoint
+    athe_tf.models.load_torch_weights(net, state)                          # the same, into a model you have
+    athe_tf.models.to_torch(net)                                           # the other way: a state dict
 
 | name | network | source |
 |---|---|---|
 | `small_cnn` | three convolutions, for digits and for tests | – |
 | `lenet`, `lenet-W` | two 5x5 convolutions, 1024 features | MNIST of Liu et al. 2020 |
 | `wrn-D-K` | pre-activation wide ResNet, depth D = 6n + 4, K times as wide | TRADES, HE, Rice et al. |
+| `dm_wrn-D-K` | the same with DeepMind's padding; published ones use SiLU | Gowal et al. 2020 |
 | `resnet18`, `resnet18-W` | post-activation ResNet with the 3x3 stem of CIFAR | Liu et al. 2020 |
 | `resnet50`, `resnet101`, `resnet152` | bottleneck ResNets with the 7x7 stem of ImageNet | LLR, FreeAT, HE |
 | `wide_resnet50_2`, `wide_resnet101_2` | the same, twice as wide inside the blocks | HE |

@@ -22,6 +22,8 @@ class Blocks:
     Attributes:
         he_normal: Initialise convolutions by He's normal over the outgoing connections, as wide ResNets
             do, and not by PyTorch's default, uniform in +-1/sqrt(fan_in).
+        pad_far_side: Pad convolutions with a stride of 2 by one pixel at the right and at the bottom, as
+            TensorFlow's "same" does for even images, and not on all sides, as PyTorch does.
     """
 
     def __init__(self, seed: int, activation: str = "relu", dropout: float = 0.0):
@@ -29,6 +31,7 @@ class Blocks:
         self.activation = activation
         self.dropout_rate = dropout
         self.he_normal = False
+        self.pad_far_side = False
         self._layers = 0
 
     def conv(self, x, filters: int, kernel: int = 3, stride: int = 1, *, bias: bool = False, name: str):
@@ -36,7 +39,8 @@ class Blocks:
         limit = 1 / math.sqrt(kernel * kernel * x.shape[-1])
         if stride > 1 and kernel > 1:
             # padding="same" with a stride pads only the far side of even images.
-            x = keras.layers.ZeroPadding2D(kernel // 2, name=f"{name}_pad")(x)
+            padding = ((0, 1), (0, 1)) if self.pad_far_side else kernel // 2
+            x = keras.layers.ZeroPadding2D(padding, name=f"{name}_pad")(x)
         return keras.layers.Conv2D(
             filters,
             kernel,

@@ -13,6 +13,7 @@ FAMILIES = Registry(
     __package__,
     {
         "bottleneck": "bottleneck_resnet:bottleneck_resnet",
+        "dm_wrn": "wide_resnet:deepmind_wide_resnet",
         "lenet": "lenet:lenet",
         "preact_resnet18": "preact_resnet:preact_resnet18",
         "preact_resnet18_fast": "preact_resnet:preact_resnet18_fast",
@@ -27,9 +28,20 @@ FAMILIES = Registry(
 _RESNETS = ("resnet18", "resnet18-8", "resnet50", "resnet101", "resnet152", "resnet152_denoise")
 _WIDE_BOTTLENECKS = ("wide_resnet50_2", "wide_resnet101_2")
 _WIDE = ("wrn-10-1", "wrn-16-4", "wrn-28-10", "wrn-34-10", "wrn-34-20", "wrn-40-8", "wrn-70-16")
+_DEEPMIND = ("dm_wrn-28-10", "dm_wrn-70-16", "dm_wrn-94-16")
 _PREACT = ("preact_resnet18", "preact_resnet18-8", "preact_resnet18_fast", "preact_resnet18_nfgsm")
-#: Names to suggest and to list; `wrn-D-K` and `-W` allow many more.
-NAMES = ("lenet", *_PREACT, *_RESNETS, "small_cnn", "vgg16", "vgg16-8", *_WIDE_BOTTLENECKS, *_WIDE)
+#: Names to suggest and to list; `wrn-D-K`, `dm_wrn-D-K` and `-W` allow many more.
+NAMES = (
+    *_DEEPMIND,
+    "lenet",
+    *_PREACT,
+    *_RESNETS,
+    "small_cnn",
+    "vgg16",
+    "vgg16-8",
+    *_WIDE_BOTTLENECKS,
+    *_WIDE,
+)
 
 #: The heads: `linear`, feature norm only, weight norm only, hypersphere embedding, its angular form.
 HEADS = ("linear", "fn", "wn", "he", "mhe")
@@ -66,12 +78,12 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     if name in _WIDE_BOTTLENECKS:
         depth, widen = map(int, name.removeprefix("wide_resnet").split("_"))
         return "bottleneck", {"depth": depth, "widen": widen}
-    if name in FAMILIES and name not in ("bottleneck", "wrn"):
+    if name in FAMILIES and name not in ("bottleneck", "dm_wrn", "wrn"):
         return name, {}
-    if wide := re.fullmatch(r"wrn-(\d+)-(\d+)", name):
-        depth, widen = map(int, wide.groups())
-        _check_wide_resnet(name, depth, widen)
-        return "wrn", {"depth": depth, "widen": widen}
+    if wide := re.fullmatch(r"((?:dm_)?wrn)-(\d+)-(\d+)", name):
+        depth, widen = int(wide[2]), int(wide[3])
+        _check_wide_resnet(wide[1], name, depth, widen)
+        return wide[1], {"depth": depth, "widen": widen}
     sized = re.fullmatch(r"(.+)-(\d+)", name)
     if sized and sized[1] in _WITH_WIDTH:
         width = int(sized[2])
@@ -91,10 +103,12 @@ def check_head(head: str) -> None:
         raise unknown_name("head", head, HEADS)
 
 
-def _check_wide_resnet(name: str, depth: int, widen: int) -> None:
+def _check_wide_resnet(family: str, name: str, depth: int, widen: int) -> None:
     below = max(10, depth - (depth - 4) % 6)
     nearest = (
-        f"'wrn-{below}-{widen}'" if depth < 10 else f"'wrn-{below}-{widen}' or 'wrn-{below + 6}-{widen}'"
+        f"'{family}-{below}-{widen}'"
+        if depth < 10
+        else f"'{family}-{below}-{widen}' or '{family}-{below + 6}-{widen}'"
     )
     if depth < 10 or depth != below:
         raise InputError(
@@ -102,5 +116,5 @@ def _check_wide_resnet(name: str, depth: int, widen: int) -> None:
         )
     check(
         widen >= 1,
-        f"The widen factor of a wide ResNet is at least 1. Received: '{name}'. Use 'wrn-{depth}-1'.",
+        f"The widen factor of a wide ResNet is at least 1. Received: '{name}'. Use '{family}-{depth}-1'.",
     )

@@ -23,10 +23,11 @@ from athe_tf.models.vgg import GROUPS
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.keras_compat import producer
 
-# Wrappers of PyTorch put these in front of every name: DataParallel, and models that normalize their input.
-_WRAPPERS = ("module.", "model.", "net.", "1.")
-# Buffers that describe the normalization of the input, in the order mean, standard deviation.
-_NORMALIZATIONS = (("mu", "sigma"), ("mean", "std"), ("0.mean", "0.std"), ("normalize.mean", "normalize.std"))
+# Wrappers of PyTorch put these in front of every name: DataParallel, models that normalize their input,
+# and the compiler and averages of weights.
+_WRAPPERS = ("module.", "model.", "net.", "1.", "_orig_mod.", "ema.", "ema_model.")
+#: Buffers that describe the normalization of the input, in the order mean, standard deviation.
+NORMALIZATIONS = (("mu", "sigma"), ("mean", "std"), ("0.mean", "0.std"), ("normalize.mean", "normalize.std"))
 # Counters of batch normalization, and the block of TRADES' and AT_HE's code that no forward pass uses.
 _UNUSED = re.compile(r"(^|\.)num_batches_tracked$|^sub_block1\.")
 
@@ -38,10 +39,16 @@ class TorchLayout:
     Attributes:
         name: Whose code it is.
         rules: Patterns of names of Keras layers, each with the name of its module. The first match counts.
+        stem: The kernel size of the first convolution; 0 if the names of the layers tell enough.
+        biases: Whether its convolutions have a bias in front of a batch normalization.
+        outside: The normalization that the published code has outside of its state dicts, if any.
     """
 
     name: str
     rules: tuple[tuple[str, str], ...]
+    stem: int = 0
+    biases: bool = False
+    outside: str = ""
 
     def module_of(self, layer: str) -> str | None:
         """The PyTorch module of a Keras layer, `None` if this family has no such layer.
@@ -68,9 +75,9 @@ def _zero_based(match: re.Match) -> str:
 _STEM = (r"(conv1|bn1)", r"\1")
 
 
-def _blocks(block: str) -> tuple[tuple[str, str], ...]:
+def _blocks(block: str, groups: str = r"\d+") -> tuple[tuple[str, str], ...]:
     """The rule for layers inside blocks; `block` is their prefix, with group and block as references."""
-    return ((r"group(\d+)_block(\d+)_((?:conv|bn)\d)", rf"{block}.\3"),)
+    return ((rf"group({groups})_block(\d+)_((?:conv|bn)\d)", rf"{block}.\3"),)
 
 
 def _shortcuts(block: str, convolution: str, norm: str) -> tuple[tuple[str, str], ...]:
@@ -98,7 +105,7 @@ def _vgg_rules(prefix: str) -> tuple[tuple[str, str], ...]:
     return tuple(rules)
 
 
-_WRN, _RESNET = r"block\1.layer.{\2}", r"layer\1.{\2}"
+_WRN, _RESNET, _DEEPMIND = r"block\1.layer.{\2}", r"layer\1.{\2}", r"layer.{\1}.block.{\2}"
 
 #: The families of published code, in the order in which they are tried.
 LAYOUTS = (
@@ -107,10 +114,22 @@ LAYOUTS = (
         (
             ("conv1", "conv1"),
             ("bn", "bn1"),
-            *_blocks(_WRN),
-            (r"group(\d+)_block(\d+)_shortcut", rf"{_WRN}.convShortcut"),
+            *_blocks(_WRN, groups="[1-3]"),
+            (r"group([1-3])_block(\d+)_shortcut", rf"{_WRN}.convShortcut"),
             *_head("fc"),
         ),
+    ),
+    TorchLayout(
+        "wide ResNet of DeepMind (Gowal et al.)",
+        (
+            ("init_conv", "init_conv"),
+            ("bn", "batchnorm"),
+            (r"group(\d+)_block(\d+)_conv(\d)", rf"{_DEEPMIND}.conv_{{\3}}"),
+            (r"group(\d+)_block(\d+)_bn(\d)", rf"{_DEEPMIND}.batchnorm_{{\3}}"),
+            (r"group(\d+)_block(\d+)_shortcut", rf"{_DEEPMIND}.shortcut"),
+            *_head("logits"),
+        ),
+        outside="CIFAR-10: mean=0.4914,0.4822,0.4465 and std=0.2471,0.2435,0.2616",
     ),
     TorchLayout(
         "ResNet and pre-activation ResNet of FastAT, Rice et al. and RobustBench",
@@ -121,16 +140,22 @@ LAYOUTS = (
             *_shortcuts(_RESNET, "shortcut.0", "shortcut.1"),
             *_head("linear"),
         ),
+        stem=3,
     ),
     TorchLayout(
         "ResNet of Liu et al. (PAS)",
         (_STEM, *_blocks(_RESNET), *_shortcuts(_RESNET, "shortcut.0", "shortcut.1"), *_head("classifier")),
+        stem=3,
     ),
     TorchLayout(
         "ResNet of torchvision",
         (_STEM, *_blocks(_RESNET), *_shortcuts(_RESNET, "downsample.0", "downsample.1"), *_head("fc")),
+        stem=7,
+        outside="ImageNet: mean=0.485,0.456,0.406 and std=0.229,0.224,0.225",
     ),
-    TorchLayout("VGG of Liu et al. (PAS)", (*_vgg_rules("feature_extractor"), *_head("classifier"))),
+    TorchLayout(
+        "VGG of Liu et al. (PAS)", (*_vgg_rules("feature_extractor"), *_head("classifier")), biases=True
+    ),
     TorchLayout("LeNet of Liu et al. (PAS)", ((r"conv(\d)", r"conv\1"), ("fc", "fc1"), *_head("fc2"))),
 )
 
@@ -158,9 +183,8 @@ def load_torch_weights(model: keras.Model, state: Mapping[str, np.ndarray]) -> T
     Returns:
         The layout that was recognized.
     """
-    tensors = {name: np.asarray(value) for name, value in _without_wrapper(state).items()}
-    tensors = {name: value for name, value in tensors.items() if not _UNUSED.search(name)}
-    layers = [layer for layer in model.layers if layer.weights and layer.name != NORMALIZATION]
+    tensors = used_tensors(state)
+    layers = layers_with_weights(model)
     layout = _recognized(layers, tensors)
     unread = set(tensors)
     new = {}
@@ -180,6 +204,17 @@ def load_torch_weights(model: keras.Model, state: Mapping[str, np.ndarray]) -> T
     for layer, arrays in new.items():
         layer.set_weights(arrays)
     return layout
+
+
+def used_tensors(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a state dict without a wrapper's prefix, counters and blocks that no pass uses."""
+    tensors = {name: np.asarray(value) for name, value in _without_wrapper(state).items()}
+    return {name: value for name, value in tensors.items() if not _UNUSED.search(name)}
+
+
+def layers_with_weights(model: keras.Model) -> list[keras.layers.Layer]:
+    """The layers of a model whose weights are in a state dict."""
+    return [layer for layer in model.layers if layer.weights and layer.name != NORMALIZATION]
 
 
 def _without_wrapper(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -259,7 +294,7 @@ def _checked(array: np.ndarray, weight, module: str) -> np.ndarray:
 
 def _check_normalization(model: keras.Model, tensors: Mapping[str, np.ndarray], unread: set[str]) -> None:
     """Refuses a checkpoint whose input normalization, if it has one, is not the model's."""
-    for names in _NORMALIZATIONS:
+    for names in NORMALIZATIONS:
         if not set(names) <= set(tensors):
             continue
         unread.difference_update(names)

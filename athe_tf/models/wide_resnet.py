@@ -1,4 +1,4 @@
-"""Wide residual networks as TRADES, AT_HE and Rice et al. train them."""
+"""Wide residual networks as TRADES, AT_HE and Rice et al. train them, and those of DeepMind."""
 
 import keras
 
@@ -15,8 +15,25 @@ def wide_resnet(x, blocks: Blocks, depth: int, widen: int) -> keras.KerasTensor:
     Reference:
         Zagoruyko and Komodakis, "Wide Residual Networks", BMVC 2016.
     """
+    return _wide_resnet(x, blocks, depth, widen, stem="conv1")
+
+
+def deepmind_wide_resnet(x, blocks: Blocks, depth: int, widen: int) -> keras.KerasTensor:
+    """The wide ResNet of Gowal et al.: convolutions with a stride are padded at the far side only.
+
+    Its published checkpoints, and those of Rebuffi et al. and Wang et al., use `activation="silu"`.
+
+    Reference:
+        Gowal et al., "Uncovering the Limits of Adversarial Training against Norm-Bounded Adversarial
+        Examples", 2020.
+    """
+    blocks.pad_far_side = True
+    return _wide_resnet(x, blocks, depth, widen, stem="init_conv")
+
+
+def _wide_resnet(x, blocks: Blocks, depth: int, widen: int, stem: str) -> keras.KerasTensor:
     blocks.he_normal = True
-    x = blocks.conv(x, 16, name="conv1")
+    x = blocks.conv(x, 16, name=stem)
     for group in range(3):
         for block in range((depth - 4) // 6):
             stride = 2 if group > 0 and block == 0 else 1

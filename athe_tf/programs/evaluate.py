@@ -17,7 +17,7 @@ from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.output_folder import STATE, prepared
 from athe_tf.programs.program_name import as_started
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import Workdir, find_model, is_imported, run_of
+from athe_tf.programs.workdir import Workdir, find_model, in_zoo, is_imported, recorded_settings, run_of
 from athe_tf.report.writing import write
 from athe_tf.utils.choices import parse_logit_scale
 from athe_tf.utils.errors import InputError, check
@@ -104,12 +104,13 @@ def run(
         progress=display.update,
         finished=display.finished,
     )
+    converted = converted_model(config)
     with over_devices(devices), warnings_as_lines("bin/evaluate"):
         result = evaluate(
             victim,
             images,
-            attacks=config.attacks or None,
-            protocol=config.protocol,
+            attacks=converted.attacks(config.attacks) if converted else config.attacks or None,
+            protocol=None if converted else config.protocol,
             epsilon=config.epsilon,
             norm=config.norm,
             max_examples=config.max_examples,
@@ -118,6 +119,8 @@ def run(
             checks=config.checks,
             options=options,
         )
+        if converted is not None:
+            result.warnings += converted.remarks(result, victim, images)
     display.clear()
     if result.classes is not None and num_classes < result.classes:
         result.warnings.append(
@@ -127,6 +130,30 @@ def run(
     result.command = command
     result.run = None if training_run is None else str(training_run.folder)
     return show(result, output)
+
+
+def converted_model(config: EvaluateConfig):
+    """How to evaluate a file for another runtime; `None` for other models."""
+    from athe_tf.evaluation.converted_model import ConvertedModel
+    from athe_tf.evaluation.runtime_model import SUFFIXES
+    from athe_tf.programs.open_model import open_victim
+
+    if pathlib.Path(config.model).suffix not in SUFFIXES:
+        check(
+            config.parent is None,
+            f"--parent belongs to an .onnx or .tflite file. Received: --model={config.model}. Leave it out.",
+        )
+        return None
+    check(
+        config.protocol is None,
+        "A file for another runtime has no gradients, which protocols need. Name attacks that need outputs "
+        "only, such as --attacks=square,rays, and give --parent.",
+    )
+    assert config.epsilon is not None and config.norm is not None
+    parent = None if config.parent is None else open_victim(config.parent)
+    return ConvertedModel(
+        parent, config.epsilon, config.norm, config.seed, config.batch_size, config.max_examples
+    )
 
 
 def show(result, output: pathlib.Path | None) -> int:
@@ -157,12 +184,12 @@ def training_run_of(model: str) -> Workdir | None:
     if is_imported(model):
         return None
     find_model(model)
-    return run_of(model)
+    return None if in_zoo(model) else run_of(model)
 
 
 def fill_from_run(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:
     """Fills in settings that were not given: from the protocol, the model's training run, or the defaults."""
-    known, remark = training_run.recorded_settings() if training_run else ({}, None)
+    known, remark = recorded_settings(config.model, training_run)
     if remark is not None:
         warn(as_started(f"bin/evaluate: {remark}"))
     protocol = (

@@ -19,6 +19,11 @@ def export() -> None:
     _start("export")
 
 
+def import_torch() -> None:
+    """`athe-tf-import_torch`."""
+    _start("import_torch")
+
+
 def report() -> None:
     """`athe-tf-report`."""
     _start("report")

@@ -22,6 +22,7 @@ from athe_tf.utils.files import TEMPORARY, sweep, write_text
 from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.locks import LOCK_PREFIX, locked
 from athe_tf.utils.registry import did_you_mean
+from athe_tf.zoo import cards as zoo
 
 #: Settings of a run that evaluation and export ask for, and keys that tell the config of a run.
 RECORDED = ("dataset", "data_dir", "image_size", "resize_size", "norm", "epsilon", "margin")
@@ -148,7 +149,9 @@ def default_workdir(config: TrainConfig) -> str:
 
 
 def find_model(path) -> pathlib.Path:
-    """The file or folder that `--model=` means: for a workdir, its best model."""
+    """The file or folder that `--model=` means: for a workdir, its best model; for `zoo:NAME`, its file."""
+    if in_zoo(path):
+        return zoo.model_file(str(path).removeprefix(zoo.PREFIX))
     path = pathlib.Path(path)
     if not path.exists():
         siblings = _visible(path.parent)
@@ -173,8 +176,29 @@ def _visible(folder: pathlib.Path) -> list[str]:
 
 
 def is_imported(name) -> bool:
-    """Whether `--model=` means `module:function`; a file of that name comes first."""
-    return is_import_path(str(name)) and not pathlib.Path(name).exists()
+    """Whether `--model=` means `module:function`; a file of that name and the zoo come first."""
+    return is_import_path(str(name)) and not pathlib.Path(name).exists() and not in_zoo(name)
+
+
+def in_zoo(name) -> bool:
+    """Whether `--model=` means a model of the zoo, as `zoo:NAME`."""
+    return str(name).startswith(zoo.PREFIX)
+
+
+def recorded_settings(model, run: Workdir | None) -> tuple[dict, str | None]:
+    """What is known about the training of a model: from its card in the zoo, or from its run.
+
+    Args:
+        model: The value of `--model`.
+        run: The training run that it belongs to, or `None`.
+
+    Returns:
+        The settings, empty for a model without a run; and a remark for the user, or `None`.
+    """
+    if in_zoo(model):
+        card = zoo.card(str(model).removeprefix(zoo.PREFIX))
+        return {name: card[name] for name in RECORDED if name in card}, None
+    return ({}, None) if run is None else run.recorded_settings()
 
 
 def find_initial_model(path: str) -> pathlib.Path:

@@ -1,7 +1,8 @@
-"""Files of models: `.keras` files, SavedModels, and model cards.
+"""Files of models: `.keras` files, SavedModels, files for other runtimes, and model cards.
 
 net = athe_tf.load_model("net.keras")
 athe_tf.export(net, "export")              # a SavedModel with a card
+athe_tf.saving.convert(net, "net.onnx", "onnx")   # or torch, litert, litert_int8
 athe_tf.saving.describe(net)               # the content of the card
 """
 

@@ -12,6 +12,15 @@ WEIGHT_NORMS = ("differentiable", "project", "straight_through")
 #: Forms of the margin in the training loss, see `MarginCrossentropy`.
 MARGIN_FORMS = ("cosine", "angle", "arc")
 
+#: The formats of exported models, and how the names of their files end; a SavedModel is a folder.
+EXPORT_SUFFIXES: dict[str, tuple[str, ...]] = {
+    "saved_model": (),
+    "torch": (".pt", ".pth", ".safetensors"),
+    "onnx": (".onnx",),
+    "litert": (".tflite",),
+    "litert_int8": (".tflite",),
+}
+
 
 def check_epsilon(norm: str, epsilon: float, shown: str = "epsilon") -> None:
     """Raises `InputError` for a radius that no threat model can have.

@@ -49,6 +49,13 @@ def test_he2020_has_both_scales_and_the_settings_of_the_paper():
     assert "weak attack" in plan["mim-20 (scale 1)"].note
 
 
+def test_hypersphere_has_both_scales_and_strong_attacks_in_one_ball():
+    plan = plan_of("hypersphere")
+    assert list(plan) == ["pgd-20 (scale 1)", "pgd-20", "adaptive-pgd-20", "swift"]
+    assert [plan[label].attack.logit_scale for label in ("pgd-20 (scale 1)", "pgd-20")] == [1.0, "model"]
+    assert {item.attack.threat.epsilon for item in plan.values()} == {8 / 255}
+
+
 def test_other_protocols_have_their_published_settings():
     table3 = plan_of("table3")["pgd-50x10"].attack
     assert (table3.steps, table3.restarts) == (50, 10)

@@ -22,7 +22,8 @@ def check_logits(logits, expected):
 
 def ours(case, state, scale=1.0):
     normalization = {"mean": MEAN, "std": STD} if case.normalized else {}
-    net = models.build(case.name, 10, head=case.head, input_shape=case.shape, scale=scale, **normalization)
+    kind = {"head": case.head, "input_shape": case.shape, "activation": case.activation}
+    net = models.build(case.name, 10, scale=scale, **kind, **normalization)
     models.load_torch_weights(net, state)
     return net
 

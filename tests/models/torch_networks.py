@@ -30,6 +30,7 @@ class Case:
         shape: The shape of the images.
         head: The head of the model.
         normalized: Whether the reference normalizes its input.
+        activation: The activation.
         stored: Whether the file has its logits; not so for networks that are large.
     """
 
@@ -38,6 +39,7 @@ class Case:
     shape: tuple[int, int, int] = CIFAR
     head: str = "linear"
     normalized: bool = False
+    activation: str = "relu"
     stored: bool = True
 
 
@@ -49,6 +51,7 @@ CASES = {
     "Rice et al.": Case("preact_resnet18", "robustbench_rice2020"),
     "N-FGSM": Case("preact_resnet18_nfgsm", "n_fgsm"),
     "RobustBench ResNet18": Case("resnet18", "robustbench_resnet18"),
+    "DeepMind": Case("dm_wrn-10-2", "robustbench_dm_wide_resnet", normalized=True, activation="silu"),
     "PAS LeNet": Case("lenet-4", "pas_lenet", GRAY),
     "PAS VGG": Case("vgg16-4", "pas_vgg"),
     "PAS ResNet": Case("resnet18-4", "pas_resnet"),
@@ -129,6 +132,12 @@ def robustbench_pang2020(case):
     from robustbench.model_zoo.architectures.boosting_wide_resnet import BoostingWideResNet
 
     return BoostingWideResNet(depth=10, widen_factor=2)
+
+
+def robustbench_dm_wide_resnet(case):
+    from robustbench.model_zoo.architectures.dm_wide_resnet import DMWideResNet, Swish
+
+    return DMWideResNet(depth=10, width=2, activation_fn=Swish, mean=MEAN, std=STD)
 
 
 def robustbench_wong2020(case):

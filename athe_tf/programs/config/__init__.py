@@ -1,13 +1,22 @@
 """The settings of the programs: frozen dataclasses, checked before TensorFlow starts.
 
-Every field is a flag of the same name; its `help` is the flag's. `train.py`, `evaluate.py`, `export.py` and
-`report.py` hold the settings of the four programs, `rules.py` which settings of a training run go together,
-`serialization.py` writes and reads `config.json` and flags.
+Every field is a flag of the same name; its `help` is the flag's. `train.py`, `evaluate.py`, `export.py`,
+`import_torch.py`, `report.py` and `reproduce.py` hold the settings of the programs, `rules.py` which settings
+of a training run go together, `serialization.py` writes and reads `config.json` and flags.
 """
 
 from athe_tf.programs.config.evaluate import EvaluateConfig
 from athe_tf.programs.config.export import ExportConfig
+from athe_tf.programs.config.import_torch import ImportTorchConfig
 from athe_tf.programs.config.report import ReportConfig
+from athe_tf.programs.config.reproduce import ReproduceConfig
 from athe_tf.programs.config.train import TrainConfig
 
-__all__ = ["EvaluateConfig", "ExportConfig", "ReportConfig", "TrainConfig"]
+__all__ = [
+    "EvaluateConfig",
+    "ExportConfig",
+    "ImportTorchConfig",
+    "ReportConfig",
+    "ReproduceConfig",
+    "TrainConfig",
+]

@@ -23,7 +23,14 @@ from athe_tf.utils.options import check_options, option
 class EvaluateConfig:
     """An evaluation. Settings that are left out come from the training run of the model, if it has one."""
 
-    model: str = option("", "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function.")
+    model: str = option(
+        "",
+        "A .keras file, a SavedModel folder, a workdir of bin/train, zoo:NAME, module:function, or an .onnx "
+        "or .tflite file.",
+    )
+    parent: str | None = option(
+        None, "For an .onnx or .tflite file: the .keras file that it was made of, whose gradients attack it."
+    )
     input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
     dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
     data_dir: str | None = option(

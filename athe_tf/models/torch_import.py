@@ -1,0 +1,165 @@
+"""`from_torch`: a published PyTorch checkpoint as a Keras classifier."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from athe_tf.models.builder import Statistics, build
+from athe_tf.models.names import parse_name
+from athe_tf.models.torch_architecture import guess_architecture
+from athe_tf.models.torch_checkpoint import find_state_dict, read_checkpoint
+from athe_tf.models.torch_layout import LAYOUTS, NORMALIZATIONS, TorchLayout, load_torch_weights, used_tensors
+from athe_tf.utils.errors import InputError, check
+
+# The size of the images for which families of networks were published; 32 for others.
+_IMAGE_SIZES = {"bottleneck": 224, "lenet": 28}
+_ACTIVATIONS = {"dm_wrn": "silu"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedModel:
+    """A model that was read from a checkpoint, and what was recognized.
+
+    Attributes:
+        net: The classifier.
+        layout: Whose code the names of the tensors are from.
+        entry: The entry of a training checkpoint that the weights are from; "" for the whole file.
+        head: The head.
+        normalization: Mean and standard deviation, from the checkpoint or from the caller; or `None`.
+    """
+
+    net: keras.Model
+    layout: TorchLayout
+    entry: str
+    head: str
+    normalization: tuple[Statistics, Statistics] | None
+
+
+def from_torch(checkpoint: Any, arch: str, **options) -> keras.Model:
+    """Builds the model `arch` with the weights of a PyTorch checkpoint.
+
+    Prefixes of wrappers, blocks that no forward pass uses and an embedded normalization are recognized; a
+    tensor without a place, or a layer without its tensors, is an error. Files are read without executing
+    anything; PyTorch is needed for all but `.safetensors` files.
+
+    Example:
+
+    >>> shapes = {"conv1": (2, 1, 5, 5), "conv2": (4, 2, 5, 5), "fc1": (64, 196), "fc2": (10, 64)}
+    >>> state = {f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}
+    >>> state |= {f"{name}.bias": np.ones(shape[0]) for name, shape in shapes.items()}
+    >>> net = athe_tf.models.from_torch(state, "lenet-1")
+    >>> net.input_shape, net.output_shape
+    ((None, 28, 28, 1), (None, 10))
+
+    Args:
+        checkpoint: The path of a file of `torch.save` or of a `.safetensors` file; or its content, from names
+            to tensors or arrays.
+        arch: The name of a model of `build`, such as "wrn-34-10".
+        **options: Those of `import_checkpoint`: `entry`, `head`, `scale`, `mean`, `std`, `activation`,
+            `image_size`.
+    """
+    return import_checkpoint(checkpoint, arch, **options).net
+
+
+def import_checkpoint(
+    checkpoint: Any,
+    arch: str,
+    *,
+    entry: str | None = None,
+    head: str | None = None,
+    scale: float = 1.0,
+    mean: Statistics | None = None,
+    std: Statistics | None = None,
+    activation: str | None = None,
+    image_size: int | None = None,
+) -> ImportedModel:
+    """Does what `from_torch` does, and tells what was recognized.
+
+    Args:
+        checkpoint: See `from_torch`.
+        arch: See `from_torch`.
+        entry: The entry of a checkpoint with several sets of weights. Defaults to `None`: there is only one.
+        head: The head. Defaults to `None`: "linear" if the last layer has a bias, else "he".
+        scale: The s of a hypersphere head. Defaults to 1: the cosines that the released networks compute.
+            Training with hypersphere embedding used 15; attacks need it.
+        mean: Mean of the pixels, for a network whose code normalizes outside of the state dict. Defaults to
+            `None`: as the checkpoint says.
+        std: Standard deviation of the pixels; see `mean`.
+        activation: Defaults to `None`: "silu" for DeepMind's networks, "relu" for others.
+        image_size: Height and width of the images. Defaults to `None`: 224 for ImageNet's ResNets, 28 for
+            LeNet, 32 for others.
+    """
+    family, _ = parse_name(arch)
+    check(
+        ":" not in family,
+        f"Weights are imported into models by name. Received: '{arch}'. Use `load_torch_weights` for a model "
+        "of your own.",
+    )
+    content = read_checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint
+    state, found = find_state_dict(content, entry)
+    tensors = used_tensors(state)
+    normalization = _normalization(tensors, mean, std)
+    size = image_size or _IMAGE_SIZES.get(family, 32)
+    weight, has_bias = _last_layer(tensors, arch)
+    head = head or ("linear" if has_bias else "he")
+    net = build(
+        arch,
+        len(weight),
+        head=head,
+        input_shape=(size, size, _channels(tensors)),
+        scale=scale,
+        mean=None if normalization is None else normalization[0],
+        std=None if normalization is None else normalization[1],
+        activation=activation or _ACTIVATIONS.get(family, "relu"),
+    )
+    try:
+        layout = load_torch_weights(net, state)
+    except InputError as error:
+        raise _with_suggestion(error, arch, tensors) from error
+    return ImportedModel(net, layout, found, head, normalization)
+
+
+def _with_suggestion(error: InputError, arch: str, tensors: Mapping[str, np.ndarray]) -> InputError:
+    """The error, with the architecture that the checkpoint seems to have."""
+    names = guess_architecture(tensors)
+    if not names or arch in names:
+        return error
+    return InputError(f"The checkpoint does not fit '{arch}'. {error} Its tensors fit {_either(names)}.")
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(f"'{name}'" for name in names)
+
+
+def _last_layer(tensors: Mapping[str, np.ndarray], arch: str) -> tuple[np.ndarray, bool]:
+    """The weight of the last layer, and whether it has a bias."""
+    for layout in LAYOUTS:
+        module = layout.module_of("head")
+        weight = tensors.get(f"{module}.weight")
+        if weight is not None and weight.ndim == 2:
+            return weight, f"{module}.bias" in tensors
+    shown = ", ".join(list(tensors)[:5])
+    raise _with_suggestion(
+        InputError(f"The checkpoint has no last layer of a known name. Its first tensors are {shown}."),
+        arch,
+        tensors,
+    )
+
+
+def _channels(tensors: Mapping[str, np.ndarray]) -> int:
+    """The channels of the images: the inputs of the first convolution in the checkpoint."""
+    return next((value.shape[1] for value in tensors.values() if value.ndim == 4), 3)
+
+
+def _normalization(tensors: Mapping[str, np.ndarray], mean: Statistics | None, std: Statistics | None):
+    """Mean and standard deviation: those of the caller, else those of the checkpoint."""
+    if mean is not None or std is not None:
+        return mean, std
+    for names in NORMALIZATIONS:
+        if set(names) <= set(tensors):
+            return tuple(np.ravel(tensors[name]).astype(float).tolist() for name in names)
+    return None

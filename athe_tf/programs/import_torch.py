@@ -1,0 +1,84 @@
+"""`bin/import_torch`: makes a Keras classifier of a PyTorch checkpoint."""
+
+import pathlib
+
+from athe_tf.programs.command_line import Program, say, warn
+from athe_tf.programs.config import ImportTorchConfig
+from athe_tf.programs.start_tensorflow import start_tensorflow
+from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import replacing
+
+EXAMPLES = """
+bin/import_torch --checkpoint=trades.pt --arch=wrn-34-10 --output=trades.keras
+bin/import_torch --checkpoint=at_he.pt --arch=wrn-34-20 --scale=15 --output=at_he.keras
+bin/import_torch --checkpoint=resnet50.safetensors --arch=resnet50 --mean=0.485,0.456,0.406
+    --std=0.229,0.224,0.225 --output=resnet50.keras
+"""
+
+
+def main() -> None:
+    """The program."""
+    summary = "makes a Keras classifier of a PyTorch checkpoint."
+    Program("bin/import_torch", summary, EXAMPLES, ImportTorchConfig, action).run()
+
+
+def action(config: ImportTorchConfig, extra: dict) -> None:
+    """Imports the checkpoint that the flags name."""
+    output = pathlib.Path(config.output)
+    if output.exists():
+        raise InputError(f"'{output}' exists already. Write to another file.")
+    if not pathlib.Path(config.checkpoint).is_file():
+        raise InputError(f"There is no file '{config.checkpoint}'. Check --checkpoint.")
+    start_tensorflow()
+    from athe_tf.models.torch_import import import_checkpoint
+
+    imported = import_checkpoint(
+        config.checkpoint,
+        config.arch,
+        entry=config.entry,
+        head=config.head,
+        scale=config.scale,
+        mean=config.mean or None,
+        std=config.std or None,
+        activation=config.activation,
+        image_size=config.image_size,
+    )
+    with replacing(output) as temporary:
+        imported.net.save(temporary)
+    say("\n".join(_lines(config, imported)))
+    for remark in _remarks(config, imported):
+        warn(f"bin/import_torch: {remark}")
+
+
+def _lines(config: ImportTorchConfig, imported) -> list[str]:
+    """What was recognized."""
+    source = f"entry '{imported.entry}' of {config.checkpoint}" if imported.entry else config.checkpoint
+    lines = [
+        f"Imported {source} to {config.output}.",
+        f"Layout: {imported.layout.name}.",
+        f"Head: {imported.head}, {imported.net.output_shape[-1]} classes.",
+    ]
+    if imported.normalization is not None:
+        mean, std = (", ".join(f"{value:.4g}" for value in part) for part in imported.normalization)
+        lines.append(f"Normalization inside the model: mean {mean}; std {std}.")
+    return lines
+
+
+def _remarks(config: ImportTorchConfig, imported) -> list[str]:
+    """What a user should check."""
+    remarks = []
+    if imported.normalization is None and imported.layout.outside:
+        remarks.append(
+            "The model does not normalize its input. The published code does so outside of its state dict "
+            f"({imported.layout.outside}): give --mean and --std unless yours was trained without."
+        )
+    if imported.head in ("fn", "he", "mhe") and config.scale == 1:
+        remarks.append(
+            "The logits are plain cosines, on which cross-entropy attacks are weak. Give the scale of "
+            "training, such as --scale=15; predictions stay the same."
+        )
+    return remarks
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""`bin/reproduce`: trains and evaluates what a table of a paper needs, and prints the table."""
+
+import dataclasses
+import pathlib
+import shlex
+
+from athe_tf.programs import evaluate, train
+from athe_tf.programs.command_line import Flag, Program, say
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.config.reproduce import ReproduceConfig
+from athe_tf.programs.interruption import INTERRUPTION
+from athe_tf.programs.reproduce_cost import describe
+from athe_tf.programs.reproduce_measures import read_evaluation, show_table
+from athe_tf.programs.reproduce_table import PlannedRun, TablePlan, make_plan
+from athe_tf.programs.workdir import Workdir
+
+EXAMPLES = """
+bin/reproduce --table=3 --preset=mini --plan
+bin/reproduce --table=2 --preset=small --data_dir=/data/tfds
+bin/reproduce --table=pas --preset=paper --seeds=0,1,2
+"""
+PLAN = Flag("plan", bool, bool, "Print what would be run and its cost; then stop.")
+
+
+def action(config: ReproduceConfig, extra: dict) -> int:
+    """Fills the table, or describes what that would take; returns the exit code."""
+    plan = make_plan(config)
+    if extra["plan"]:
+        say(describe(plan))
+        return 0
+    return fill(plan)
+
+
+def fill(plan: TablePlan) -> int:
+    """Trains what is missing, evaluates what is missing, and prints the table."""
+    for run in plan.runs:
+        code = train_run(run)
+        if code:
+            return code
+    for one in plan.evaluations:
+        code = evaluate_run(one)
+        if code:
+            return code
+    say(show_table(plan))
+    return 0
+
+
+def train_run(run: PlannedRun) -> int:
+    """Trains, resumes, or leaves a run that is finished as it is; returns the exit code."""
+    Workdir(run.folder).check_free(run.config)
+    if Workdir(run.folder).finished:
+        return 0
+    say(run.command)
+    return _alone(train.action, run.config, {"plan": False})
+
+
+def evaluate_run(one: EvaluateConfig) -> int:
+    """Evaluates unless that is done; returns the exit code."""
+    if is_done(one):
+        return 0
+    say(evaluate.repeat_command(one))
+    return _alone(evaluate.action, one, {})
+
+
+def is_done(one: EvaluateConfig) -> bool:
+    """Whether the evaluation is in its folder, made by the same command; `--data_dir` may differ."""
+    if not (pathlib.Path(str(one.output)) / "evaluation.json").exists():
+        return False
+    command = shlex.split(read_evaluation(one).get("command", ""))
+    known = [word for word in command if not word.startswith("--data_dir=")]
+    return known == shlex.split(evaluate.repeat_command(dataclasses.replace(one, data_dir=None)))
+
+
+def _alone(step, config, extra: dict) -> int:
+    """One step; its networks do not stay in memory for the next."""
+    try:
+        return step(config, extra)
+    finally:
+        import keras
+
+        keras.utils.clear_session()
+        INTERRUPTION.remark = "The same command continues with the rest."
+
+
+PROGRAM = Program(
+    "bin/reproduce",
+    "fills a table of a paper: trains and evaluates what is missing.",
+    EXAMPLES,
+    ReproduceConfig,
+    action,
+    [PLAN],
+)
+
+
+def main() -> None:
+    """The program."""
+    PROGRAM.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The cells of a table: what runs and evaluations left behind, beside the numbers of the paper."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+import statistics
+from typing import Any
+
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.reproduce_statistics import mean_interval
+from athe_tf.programs.reproduce_table import PlannedRow, PlannedRun, TablePlan, papers
+from athe_tf.programs.workdir import Workdir
+from athe_tf.report.comparison import aligned
+from athe_tf.report.format import NOTHING
+from athe_tf.utils.errors import InputError
+
+TIMES = ("minutes", "minutes_per_epoch")
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """One number of one run: percent or minutes, and its 95 % interval over images, or `None`."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+
+
+def minutes(run: PlannedRun, measure: str) -> Measured:
+    """The training time, with validation."""
+    with open(Workdir(run.folder).metrics, newline="") as file:
+        seconds = [float(row["seconds"]) for row in csv.DictReader(file)]
+    return Measured((sum(seconds) if measure == "minutes" else statistics.fmean(seconds)) / 60)
+
+
+def accuracy(data: dict[str, Any], measure: str, metric: str = "accuracy") -> Measured:
+    """The accuracy, or the error, that an evaluation found, in percent.
+
+    Args:
+        data: The content of an `evaluation.json`.
+        measure: As `configs/papers.json` names it.
+        metric: `"accuracy"` or `"error"`.
+    """
+    share, interval = _share(data, measure)
+    if metric == "error":
+        share, interval = 1 - share, None if interval is None else (1 - interval[1], 1 - interval[0])
+    return Measured(100 * share, None if interval is None else (100 * interval[0], 100 * interval[1]))
+
+
+def _share(data: dict[str, Any], measure: str) -> tuple[float, Any]:
+    kind, _, rest = measure.partition(":")
+    if measure == "clean":
+        return data["clean_accuracy"], data["clean_interval"]
+    if measure == "worst_case":
+        return data["worst_case_accuracy"], data["worst_case_interval"]
+    if measure == "mCA":
+        return data["corruptions"]["mca"], None
+    if kind == "corruption":
+        return statistics.fmean(data["corruptions"]["accuracy"][rest]), None
+    if kind == "transfer":
+        return _transferred(data["transfer"], data["model"], rest), None
+    for attack in data["attacks"]:
+        if attack["name"] == measure and "accuracy" in attack:
+            return attack["accuracy"], attack["interval"]
+    raise InputError(f"The evaluation of '{data['model']}' has no '{measure}'. Delete it, and run again.")
+
+
+def _transferred(transfer: dict[str, Any], model: str, attack: str) -> float:
+    """The accuracy of the model on adversarial examples of the one substitute."""
+    column = transfer["targets"].index(model)
+    (source,) = (name for name in transfer["targets"] if name != model)
+    return transfer["accuracy"][transfer["sources"].index(f"{source}, {attack}")][column]
+
+
+def cell(found: list[Measured]) -> str:
+    """The mean over seeds with its interval; for one seed, the interval over images."""
+    if not found:
+        return NOTHING
+    values = [one.value for one in found]
+    interval = found[0].interval if len(found) == 1 else mean_interval(values)
+    text = f"{statistics.fmean(values):.2f}"
+    return text if interval is None else f"{text} ({interval[0]:.2f} to {interval[1]:.2f})"
+
+
+def read_evaluation(one: EvaluateConfig) -> dict[str, Any]:
+    """What an evaluation wrote."""
+    return json.loads((pathlib.Path(str(one.output)) / "evaluation.json").read_text())
+
+
+def measured_cells(planned: PlannedRow) -> list[list[str]]:
+    """The lines of a row: one per column of the paper."""
+    data = [read_evaluation(one) for one in planned.evaluations]
+    lines = []
+    for column in planned.row["columns"]:
+        measure, metric = column["measure"], planned.row["metric"]
+        if measure in TIMES:
+            found = [minutes(run, measure) for run in planned.runs]
+        else:
+            found = [accuracy(one, measure, metric) for one in data]
+        own = [accuracy(one, column["own_scale"], metric) for one in data] if "own_scale" in column else []
+        name = f"{column['name']}, minutes" if measure in TIMES else column["name"]
+        lines.append([planned.row["row"], name, cell(found), cell(own), f"{column['published']:.2f}"])
+    return lines
+
+
+def show_table(plan: TablePlan) -> str:
+    """The table: our numbers with intervals, the paper's beside them, and the budget of ours."""
+    paper = papers()["papers"][plan.rows[0].row["paper"]]
+    head = ["row", "column", "ours", "ours at the model's scale", "paper"]
+    body = [line for row in plan.rows for line in measured_cells(row)]
+    first, *others = aligned([head, *body])
+    metric = "Errors" if plan.rows[0].row["metric"] == "error" else "Accuracies"
+    seeds, images = ", ".join(map(str, plan.seeds)), plan.max_examples or "all"
+    over = "seeds, by Student's t" if len(plan.seeds) > 1 else "images; one seed says nothing about others"
+    notes = [
+        f"{metric} in %, unless a column says otherwise. Our budget: {plan.preset.summary}; seeds {seeds}; "
+        f"test images: {images}.",
+        f"In brackets: 95 % intervals over {over}.",
+        "The paper's numbers are of the full recipe. At another budget, compare differences between rows.",
+        *(f"{planned.row['row']}: {planned.row['note']}" for planned in plan.rows if "note" in planned.row),
+        *(f"Left out: {row}. {why}" for row, why in plan.left_out),
+    ]
+    return "\n".join([f"Table {plan.table}: {paper}", "", first, "-" * len(first), *others, "", *notes])

@@ -1,0 +1,170 @@
+"""The tables of `configs/papers.json`, and the runs and evaluations that fill them. No TensorFlow."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+import shlex
+from typing import Any
+
+from athe_tf.programs.config import EvaluateConfig, TrainConfig
+from athe_tf.programs.config.reproduce import ReproduceConfig
+from athe_tf.programs.config.serialization import differences, flag_text
+from athe_tf.programs.reproduce_presets import PRESETS, Preset
+from athe_tf.programs.train import PROGRAM
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.registry import unknown_name
+
+CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
+
+
+@functools.cache
+def papers() -> dict[str, Any]:
+    """The content of `configs/papers.json`."""
+    path = CONFIGS / "papers.json"
+    check(
+        path.is_file(),
+        "The tables of the papers are in configs/ of a checkout, and there is none next to this package. "
+        "Clone the repository, and run bin/reproduce there.",
+    )
+    return json.loads(path.read_text())
+
+
+def rows_of(table: str) -> list[dict[str, Any]]:
+    """The rows of a table, or `InputError`."""
+    found = [row for row in papers()["rows"] if row["table"] == table]
+    if not found:
+        raise unknown_name("table", table, {row["table"] for row in papers()["rows"]})
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRun:
+    """A training run: its folder, its flags and its settings."""
+
+    recipe: str
+    flags: tuple[str, ...]
+    config: TrainConfig
+
+    @property
+    def folder(self) -> str:
+        return str(self.config.workdir)
+
+    @property
+    def command(self) -> str:
+        """The command that trains it alone."""
+        return shlex.join(["bin/train", f"--flagfile=configs/{self.recipe}.flags", *self.flags])
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRow:
+    """A row of a table with its runs, one per seed, and their evaluations; none if nothing is attacked."""
+
+    row: dict[str, Any]
+    runs: tuple[PlannedRun, ...]
+    sources: tuple[PlannedRun, ...]
+    evaluations: tuple[EvaluateConfig, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TablePlan:
+    """What a table needs within a budget."""
+
+    table: str
+    preset: Preset
+    seeds: tuple[int, ...]
+    max_examples: int | None
+    rows: tuple[PlannedRow, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+    @property
+    def runs(self) -> list[PlannedRun]:
+        """All runs, each once."""
+        every = (run for row in self.rows for run in (*row.runs, *row.sources))
+        return list({run.folder: run for run in every}.values())
+
+    @property
+    def evaluations(self) -> list[EvaluateConfig]:
+        """All evaluations, each once."""
+        every = (one for row in self.rows for one in row.evaluations)
+        return list({str(one.output): one for one in every}.values())
+
+
+def make_plan(config: ReproduceConfig) -> TablePlan:
+    """The runs and evaluations of a table."""
+    preset = PRESETS[config.preset]
+    seeds = tuple(int(seed) for seed in config.seeds) or preset.seeds
+    limit = config.max_examples or preset.max_examples
+    kept: list[PlannedRow] = []
+    left_out: list[tuple[str, str]] = []
+    for row in rows_of(config.table):
+        if not row["columns"]:
+            left_out.append((row["row"], row["note"]))
+        elif not preset.includes(row["dataset"]):
+            left_out.append((row["row"], f"{row['dataset']} is part of --preset=paper only."))
+        else:
+            planned = _planned_row(row, config, preset, seeds, limit)
+            same = next((other for other in kept if _same_run(planned, other)), None)
+            if same is None:
+                kept.append(planned)
+            else:
+                left_out.append((row["row"], f"In this budget, it is the same as '{same.row['row']}'."))
+    if not kept:
+        raise InputError(
+            f"--preset={config.preset} has no row of table {config.table}: {left_out[0][1]} "
+            "Use --preset=paper."
+        )
+    return TablePlan(config.table, preset, seeds, limit, tuple(kept), tuple(left_out))
+
+
+def _same_run(one: PlannedRow, other: PlannedRow) -> bool:
+    """Whether a budget, which has one network, leaves no difference between two rows."""
+    return not differences(one.runs[0].config, other.runs[0].config)
+
+
+def _planned_row(row, config: ReproduceConfig, preset: Preset, seeds, limit) -> PlannedRow:
+    runs = tuple(planned_run(row["config"], row["overrides"], seed, config, preset) for seed in seeds)
+    source = row.get("source_config")
+    sources = tuple(planned_run(source, {}, seed, config, preset) for seed in seeds) if source else ()
+    if row["protocol"] is None:
+        return PlannedRow(row, runs, sources, ())
+    evaluations = tuple(
+        EvaluateConfig(
+            model=run.folder,
+            protocol=row["protocol"],
+            max_examples=limit,
+            data_dir=config.data_dir,
+            substitutes=(sources[number].folder,) if sources else (),
+            output=f"{run.folder}/evaluation_{row['protocol']}",
+        )
+        for number, run in enumerate(runs)
+    )
+    return PlannedRow(row, runs, sources, evaluations)
+
+
+def planned_run(
+    recipe: str, overrides: dict[str, Any], seed: int, config: ReproduceConfig, preset: Preset
+) -> PlannedRun:
+    """A run of a recipe of `configs/`, with the overrides of its row, within a budget."""
+    changed = dict(overrides)
+    changed |= preset.changes(_read(recipe, _as_flags(overrides)))
+    varied = "".join(f"_{name}{_plain(value)}" for name, value in overrides.items())
+    folder = pathlib.Path(config.workdir or f"runs/reproduce/{config.preset}", f"{recipe}{varied}_seed{seed}")
+    changed |= {"seed": seed, "workdir": str(folder)}
+    if config.data_dir is not None:
+        changed["data_dir"] = config.data_dir
+    flags = _as_flags(changed)
+    return PlannedRun(recipe, flags, _read(recipe, flags))
+
+
+def _as_flags(settings: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(f"--{name}={flag_text(value)}" for name, value in settings.items())
+
+
+def _plain(value) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", flag_text(value))
+
+
+def _read(recipe: str, flags: tuple[str, ...]) -> TrainConfig:
+    return PROGRAM.read(["bin/train", f"--flagfile={CONFIGS / recipe}.flags", *flags])[0]

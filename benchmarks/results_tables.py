@@ -1,0 +1,216 @@
+"""The tables of docs/results.md, computed from the files in results/.
+
+python -m benchmarks.results_tables           # prints them
+python -m benchmarks.results_tables --write   # puts them into docs/results.md
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import statistics
+
+import numpy as np
+
+from athe_tf.evaluation.intervals import interval_of
+from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.programs.reproduce_statistics import flags_of, mean_interval, paired_interval
+
+ROOT = pathlib.Path(__file__).parents[1]
+RUNS = ROOT / "results" / "cifar10_mini"
+PAGE = ROOT / "docs" / "results.md"
+FRAMEWORKS = {
+    "standard": "Standard", "fast_at": "FastAT", "pgd_at": "PGD-AT", "trades": "TRADES", "alp": "ALP",
+    "free_at": "FreeAT", "llr": "LLR",
+}  # fmt: skip
+HEADS = {"linear": "", "he": " + HE", "mhe": " + m-HE", "fn": " + FN", "wn": " + WN"}
+#: Headings, and the names of the attacks in `evaluation.json`.
+COLUMNS = {
+    "clean": "clean",
+    "PGD-20 at scale 1 (as published)": "pgd-20 (scale 1)",
+    "PGD-20 at the model's scale": "pgd-20",
+    "adaptive PGD-20": "adaptive-pgd-20",
+    "swift": "swift",
+    "AutoAttack": "autoattack",
+    "worst case": "worst case",
+}
+GRID = [f"FastAT + HE, s = {s}, m = {m:g}" for s in (5, 10, 15, 20) for m in (0, 0.1, 0.2, 0.3)]
+#: The runs of the study, in the order in which they are made, and how many seeds each has.
+STUDY = dict.fromkeys(("FastAT", "FastAT + HE", "FastAT + m-HE", "PGD-AT", "PGD-AT + HE"), 3)
+STUDY |= dict.fromkeys(("TRADES", "TRADES + HE", "FastAT + FN", "FastAT + WN"), 3)
+STUDY |= dict.fromkeys(("ALP", "ALP + HE", "FreeAT", "FreeAT + HE", "Standard", "PAS linear", "LLR"), 1)
+STUDY |= {label: 1 for label in GRID if label != "FastAT + HE, s = 15, m = 0.2"}  # that is FastAT + HE
+NOTHING = "–"  # noqa: RUF001
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A training run with the flags of its evaluations: one per image, by attack."""
+
+    folder: str
+    label: str
+    seed: int
+    flags: dict[str, np.ndarray]
+
+
+def label_of(config: dict) -> str:
+    """What a run is called in the tables."""
+    if config["epsilon_schedule"] != "constant":
+        return f"PAS {config['epsilon_schedule']}"
+    head = config["head"]
+    margin = HEAD_MARGINS.get(head, 0.0) if config["margin"] is None else config["margin"]
+    label = FRAMEWORKS[config["framework"]] + HEADS[head]
+    if head in HEAD_MARGINS and (config["scale"], margin) != (15, HEAD_MARGINS[head]):
+        label += f", s = {config['scale']:g}, m = {margin:g}"
+    return label
+
+
+def read_flags(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """The flags of all evaluations of a run; the worst case is over the attacks on the same images."""
+    found: dict[str, np.ndarray] = {}
+    for path in sorted(folder.glob("evaluation*/evaluation.json")):
+        data = json.loads(path.read_text())
+        flags = {name: flags_of(text) for name, text in data["flags"].items()}
+        if found and len(flags["clean"]) != len(found["clean"]):
+            # An attack on fewer images is a column of its own.
+            found |= {name: value for name, value in flags.items() if name not in found}
+            continue
+        found |= flags
+    counted = [value for value in found.values() if len(value) == len(found["clean"])]
+    return found | {"worst case": np.logical_and.reduce(counted)} if len(found) > 1 else found
+
+
+def read_runs(folder: pathlib.Path = RUNS) -> list[Run]:
+    """The runs in a folder, in the order of the study."""
+    found = []
+    for path in sorted(folder.glob("*/config.json")):
+        config = json.loads(path.read_text())
+        found.append(Run(path.parent.name, label_of(config), config["seed"], read_flags(path.parent)))
+    return sorted(found, key=lambda run: ([*STUDY].index(run.label), run.seed))
+
+
+def in_groups(runs: list[Run]) -> dict[str, list[Run]]:
+    """The runs of each label, one per seed."""
+    return {label: [run for run in runs if run.label == label] for label in STUDY}
+
+
+def shown_columns(runs: list[Run]) -> list[str]:
+    """The columns that at least one run has."""
+    return [title for title, name in COLUMNS.items() if any(name in run.flags for run in runs)]
+
+
+def text_of(value: float, interval: tuple[float, float], sign: str = "") -> str:
+    """A share and its interval in percent."""
+    return f"{100 * value:{sign}.1f} ({100 * interval[0]:{sign}.1f} to {100 * interval[1]:{sign}.1f})"
+
+
+def accuracy_cell(flags: list[np.ndarray]) -> str:
+    """The mean over seeds; the interval is over seeds, or over images if there is only one."""
+    if not flags:
+        return NOTHING
+    shares = [float(one.mean()) for one in flags]
+    low, high = interval_of(flags[0]) if len(flags) == 1 else mean_interval(shares)
+    return text_of(statistics.fmean(shares), (low, high))
+
+
+def difference_cell(pairs: list[tuple[np.ndarray, np.ndarray]]) -> str:
+    """The mean difference on the same images; the interval as in `accuracy_cell`."""
+    if not pairs:
+        return NOTHING
+    shared = [(one[: len(other)], other[: len(one)]) for one, other in pairs]
+    means = [float(one.mean() - other.mean()) for one, other in shared]
+    interval = paired_interval(*shared[0]) if len(shared) == 1 else mean_interval(means)
+    return text_of(statistics.fmean(means), interval, "+")
+
+
+def accuracies(runs: list[Run]) -> str:
+    """Accuracies in percent, one line per method."""
+    columns = shown_columns(runs)
+    lines = [["method", "seeds", "images", *columns]]
+    for label, group in in_groups(runs).items():
+        evaluated = [run for run in group if run.flags]
+        if not evaluated:
+            continue
+        cells = [
+            accuracy_cell([run.flags[COLUMNS[title]] for run in evaluated if COLUMNS[title] in run.flags])
+            for title in columns
+        ]
+        seeds = ", ".join(str(run.seed) for run in evaluated)
+        images = "/".join(sorted({str(len(run.flags["clean"])) for run in evaluated}))
+        lines.append([label, seeds, images, *cells])
+    return markdown(lines)
+
+
+def differences(runs: list[Run]) -> str:
+    """Differences to the plain classifier of the same framework and seed, on the same images."""
+    columns = [title for title in shown_columns(runs) if title != "adaptive PGD-20"]
+    lines = [["difference", "seeds", *columns]]
+    groups = in_groups(runs)
+    for label, group in groups.items():
+        plain = {run.seed: run for run in groups.get(label.partition(" + ")[0], []) if run.flags}
+        pairs = [(run, plain[run.seed]) for run in group if run.flags and run.seed in plain]
+        if " + " not in label or not pairs:
+            continue
+        cells = []
+        for title in columns:
+            name = COLUMNS[title]
+            both = [(a.flags[name], b.flags[name]) for a, b in pairs if name in a.flags and name in b.flags]
+            cells.append(difference_cell(both))
+        seeds = ", ".join(str(run.seed) for run, _ in pairs)
+        lines.append([f"{label} minus {label.partition(' + ')[0]}", seeds, *cells])
+    return markdown(lines)
+
+
+def progress(runs: list[Run]) -> str:
+    """Which runs of the study exist, and which are missing."""
+    lines = [["run", "seeds that exist", "seeds that are missing"]]
+    grid_missing = 0
+    for label, group in in_groups(runs).items():
+        there = [run.seed for run in group]
+        missing = [seed for seed in range(STUDY[label]) if seed not in there]
+        if label in GRID and not there:
+            grid_missing += 1
+            continue
+        texts = [", ".join(map(str, seeds)) or NOTHING for seeds in (there, missing)]
+        lines.append([label, *texts])
+    if grid_missing:
+        lines.append([f"grid of s and m with FastAT + HE ({grid_missing} runs)", NOTHING, "0"])
+    return markdown(lines)
+
+
+def markdown(lines: list[list[str]]) -> str:
+    """A table in Markdown; the first line is its heading."""
+    rule = ["---"] * len(lines[0])
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
+
+
+def tables(runs: list[Run]) -> dict[str, str]:
+    """The tables of the page by name."""
+    return {"accuracies": accuracies(runs), "differences": differences(runs), "progress": progress(runs)}
+
+
+def filled(page: str, found: dict[str, str]) -> str:
+    """The page with its tables, which stand between two comments each, replaced."""
+    for name, table in found.items():
+        start, end = f"<!-- table: {name} -->", f"<!-- end: {name} -->"
+        pattern = re.escape(start) + ".*?" + re.escape(end)
+        page, count = re.subn(pattern, lambda _, t=table, s=start, e=end: f"{s}\n{t}\n{e}", page, flags=re.S)
+        if count != 1:
+            raise SystemExit(f"{PAGE.name} must have one place for the table '{name}'. Found: {count}.")
+    return page
+
+
+def main() -> None:
+    """Prints the tables, or writes them to the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help="Put the tables into docs/results.md.")
+    found = tables(read_runs())
+    if parser.parse_args().write:
+        PAGE.write_text(filled(PAGE.read_text(), found))
+    else:
+        print("\n\n".join(found.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""results/ and docs/results.md: the files are complete, and the tables follow from them."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from athe_tf.programs.reproduce_statistics import mean_interval, paired_interval
+from athe_tf.utils.errors import InputError
+from benchmarks.results_tables import (
+    PAGE,
+    ROOT,
+    RUNS,
+    Run,
+    accuracies,
+    differences,
+    filled,
+    read_runs,
+    tables,
+)
+
+FOLDERS = sorted(path.parent for path in RUNS.glob("*/config.json"))
+EVALUATIONS = sorted(RUNS.glob("*/evaluation*/evaluation.json"))
+# The 97.5 % quantile of Student's t with 2 degrees of freedom, from a printed table.
+T2 = 4.30265
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_run_has_its_files(folder):
+    for name in ("config.json", "flags.txt", "metrics.csv", "best.keras", "best.json"):
+        assert (folder / name).is_file(), name
+    assert (folder / "best.keras").stat().st_size < 500_000
+    epochs = json.loads((folder / "config.json").read_text())["epochs"]
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 1 + epochs
+
+
+@pytest.mark.parametrize("path", EVALUATIONS, ids=lambda path: path.parts[-3])
+def test_an_evaluation_names_the_command_that_repeats_it(path):
+    data = json.loads(path.read_text())
+    folder = path.parent.relative_to(ROOT).as_posix()
+    assert f"--model={path.parents[1].relative_to(ROOT).as_posix()}/best.keras" in data["command"]
+    assert f"--output={folder}" in data["command"] and "data_dir" not in data["command"]
+    assert not re.search(r'"/|=/', path.read_text())  # no absolute path of a machine
+
+
+def test_the_page_has_the_tables_of_the_files():
+    page = PAGE.read_text()
+    assert filled(page, tables(read_runs())) == page
+
+
+def numbers(line):
+    return [float(number) for number in re.findall(r"[+-]?\d+\.\d", line)]
+
+
+@pytest.mark.parametrize("path", EVALUATIONS, ids=lambda path: path.parts[-3])
+def test_every_accuracy_on_the_page_is_a_share_of_flags(path):
+    runs = [run for run in read_runs() if run.folder == path.parts[-3]]
+    data = json.loads(path.read_text())
+    table = accuracies(runs)
+    for name, bits in data["flags"].items():
+        share = 100 * bits.count("1") / len(bits)
+        assert f"{share:.1f} (" in table, name
+
+
+def three_seeds():
+    rng = np.random.default_rng(0)
+    runs = []
+    for seed in range(3):
+        plain, he = rng.random(200) < 0.4, rng.random(200) < 0.5
+        runs += [Run("", "FastAT", seed, {"clean": plain}), Run("", "FastAT + HE", seed, {"clean": he})]
+    return runs
+
+
+def test_differences_are_paired_by_seed_with_an_interval_over_seeds():
+    runs = three_seeds()
+    plain = np.array([run.flags["clean"].mean() for run in runs if run.label == "FastAT"])
+    he = np.array([run.flags["clean"].mean() for run in runs if run.label == "FastAT + HE"])
+    change = he - plain
+    half = T2 * change.std(ddof=1) / np.sqrt(3)
+    expected = [change.mean(), change.mean() - half, change.mean() + half]
+    row = differences(runs).splitlines()[2]
+    assert row.startswith("| FastAT + HE minus FastAT | 0, 1, 2 |")
+    assert numbers(row) == pytest.approx([100 * value for value in expected], abs=0.051)
+    half = T2 * plain.std(ddof=1) / np.sqrt(3)
+    first = accuracies(runs).splitlines()[2]
+    assert numbers(first) == pytest.approx(
+        [100 * value for value in (plain.mean(), plain.mean() - half, plain.mean() + half)], abs=0.051
+    )
+
+
+def test_seeds_without_a_partner_are_not_compared():
+    runs = [run for run in three_seeds() if (run.label, run.seed) != ("FastAT", 1)]
+    assert "| FastAT + HE minus FastAT | 0, 2 |" in differences(runs)
+
+
+def test_intervals_are_those_of_numpy():
+    values = np.array([0.31, 0.35, 0.30])
+    half = T2 * values.std(ddof=1) / np.sqrt(3)
+    assert mean_interval(values.tolist()) == pytest.approx(
+        (values.mean() - half, values.mean() + half), abs=1e-6
+    )
+    rng = np.random.default_rng(1)
+    one, other = rng.random(500) < 0.5, rng.random(500) < 0.4
+    # Of the images, `gained` only the first has right, and `lost` only the second.
+    gained, lost = (one & ~other).sum(), (~one & other).sum()
+    mean = (gained - lost) / 500
+    variance = ((gained + lost) - 500 * mean**2) / 499
+    half = 1.959964 * np.sqrt(variance / 500)
+    assert paired_interval(one, other) == pytest.approx((mean - half, mean + half), abs=1e-6)
+
+
+def test_intervals_need_what_they_are_computed_from():
+    with pytest.raises(InputError, match="at least two. Received: 1"):
+        mean_interval([0.5])
+    with pytest.raises(InputError, match="the same images. Received: 2 and 3"):
+        paired_interval(np.ones(2, bool), np.ones(3, bool))
