@@ -22,7 +22,7 @@ install: $(STAMP)
 
 $(STAMP): setup.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,analysis]"
 	touch $@
 
 # Nothing is removed: what is finished is kept, and what was interrupted continues.

@@ -21,7 +21,7 @@ class BuildWithRecipes(build_py):
             return
         recipes = pathlib.Path(self.build_lib, "athe_tf", "recipes")
         recipes.mkdir(parents=True, exist_ok=True)
-        for path in HERE.glob("configs/*.flags"):
+        for path in HERE.glob("configs/*"):
             self.copy_file(str(path), str(recipes / path.name))
 
 
@@ -83,16 +83,19 @@ setup(
             "ruff>=0.6",
             "mypy>=1.11",
             "import-linter>=2",
-            "matplotlib>=3.8",
         ],
+        # Pictures of athe_tf.analysis; imported only when something is drawn.
+        "analysis": ["matplotlib>=3.8"],
     },
     entry_points={
         "console_scripts": [
+            "athe-tf-analyze=athe_tf.programs.start:analyze",
             "athe-tf-train=athe_tf.programs.start:train",
             "athe-tf-evaluate=athe_tf.programs.start:evaluate",
             "athe-tf-export=athe_tf.programs.start:export",
             "athe-tf-import_torch=athe_tf.programs.start:import_torch",
             "athe-tf-report=athe_tf.programs.start:report",
+            "athe-tf-reproduce=athe_tf.programs.start:reproduce",
         ]
     },
 )

@@ -1,4 +1,5 @@
 from . import (
+    analysis,
     attacks,
     data,
     distribution,
@@ -28,6 +29,7 @@ __all__ = [
     "InputError",
     "MarginCrossentropy",
     "__version__",
+    "analysis",
     "attacks",
     "data",
     "distribution",

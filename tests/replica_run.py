@@ -194,9 +194,9 @@ def evaluation(devices):
     seen = []
     original = driver.record
 
-    def record(result, rows, outcome):
+    def record(result, rows, outcome, *memory):
         seen.append((len(rows), outcome.success.device.rpartition("device:")[2]))
-        return original(result, rows, outcome)
+        return original(result, rows, outcome, *memory)
 
     found = {}
     for which, target in (("one", athe_tf.victim(net)), ("two", replicated_victim(net, devices))):

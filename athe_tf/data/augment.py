@@ -26,6 +26,9 @@ def none(images, seed, ids):
 def flip(images, seed, ids):
     """Flips images left to right with probability 1/2."""
     coin = rng.integers(seed, ids, (1,), 2, stream=_FLIP)
+    if images.shape[0] == 1:
+        # Five times as fast for a photograph.
+        return tf.cond(coin[0, 0] == 1, lambda: tf.reverse(images[0], [1])[tf.newaxis], lambda: images)
     columns = tf.range(images.shape[2])
     # Gathering columns is several times faster than `tf.where` between the images and their mirror images.
     columns = tf.where(coin == 1, columns[::-1], columns)

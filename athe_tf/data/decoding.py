@@ -1,8 +1,8 @@
 """From the bytes of an image file to pixels."""
 
-import tensorflow as tf
+from collections.abc import Callable
 
-from athe_tf.data.random_resized_crop import RandomResizedCrop
+import tensorflow as tf
 
 # Pillow decodes so too; TensorFlow's default trades quality for speed.
 _DCT = "INTEGER_ACCURATE"
@@ -37,11 +37,13 @@ class ImageDecoder:
             )
         )
 
-    def crop(self, encoded, crop: RandomResizedCrop, seed, index):
-        """The box that `crop` chooses for image `index`; of a JPEG file, little more than that is decoded."""
+    def crop(self, encoded, box: Callable):
+        """A box of the image; of a JPEG file, little more than that is decoded.
 
-        def box(height, width):
-            return crop.boxes(seed, index[tf.newaxis], height[tf.newaxis], width[tf.newaxis])[0]
+        Args:
+            encoded: The bytes.
+            box: From the height and width of the image to `(top, left, height, width)`.
+        """
 
         def of_jpeg():
             height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(encoded))

@@ -76,58 +76,74 @@ class EncodedSource(ImageSource):
 
     def _in_order(self, batch_size, count):
         @without_autograph
-        def read(index, payload):
-            del index
+        def read(payload, index):
             encoded, label = self._encoded(payload)
-            return self._guarded(payload, lambda: self._view(encoded)), tf.cast(label, tf.int32)
+            return self._view(encoded), tf.cast(label, tf.int32), index
 
-        images = self._ordered(count).map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        return images.batch(batch_size).map(lambda x, y: (to_float(x), y))
+        @without_autograph
+        def finish(images, labels, ids):
+            del ids
+            return to_float(images), labels
+
+        rows = self._ordered(count).map(without_autograph(lambda index, payload: (payload, index)))
+        return self._map(rows, read).batch(batch_size).map(finish)
 
     def _finished(self, dataset, augment):
         crop = augment if isinstance(augment, RandomResizedCrop) else None
 
         @without_autograph
-        def single(key, ids, payload):
-            return tf.fill(tf.shape(ids), key), ids, payload
+        def rows(key, ids, payload):
+            # Random numbers of a batch at once: one by one, the many small operations would take longer.
+            draws = tf.zeros_like(ids) if crop is None else crop.draws(key, ids)
+            return tf.fill(tf.shape(ids), key), draws, payload, ids
 
         @without_autograph
-        def read(key, index, payload):
+        def read(key, draws, payload, index):
             encoded, label = self._encoded(payload)
-            make = self._view if crop is None else lambda encoded: self._cropped(encoded, crop, key, index)
-            image = self._guarded(payload, lambda: make(encoded))
+            if crop is None:
+                image = self._view(encoded)
+            else:
+                pixels = self._cropped(encoded, crop, draws)
+                image = crop.finish(pixels[tf.newaxis], key, index[tf.newaxis])[0]
             return image, tf.cast(label, tf.int32), key, index
 
         @without_autograph
         def finish(images, labels, keys, ids):
-            augmented = (augment if crop is None else crop.finish)(images, keys[0], ids)
-            return self._checked(to_float(augmented), labels)
+            images = augment(images, keys[0], ids) if crop is None else images
+            return self._checked(to_float(images), labels)
 
         size = dataset.element_spec[1].shape[0]
-        dataset = dataset.map(single).unbatch()
-        dataset = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        dataset = self._map(dataset.map(rows).unbatch(), read)
         return dataset.batch(size, drop_remainder=True).map(finish)
 
-    def _guarded(self, payload, make: Callable):
-        """The image that `make` computes; a subclass may say which one could not be decoded."""
-        del payload
-        return make()
+    def _map(self, dataset, read: Callable):
+        """Applies `read`, whose last result is the id; a subclass may say which image it failed at.
+
+        Args:
+            dataset: Of tuples whose last element is the id.
+            read: A function of those elements.
+        """
+        return dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def _view(self, encoded):
         """An image as it is evaluated."""
         image = central_view(self._decode(encoded), self.image_size, self.resize_size)
         return tf.ensure_shape(image, self.image_shape)
 
-    def _cropped(self, encoded, crop, key, index):
+    def _cropped(self, encoded, crop, draws):
         """A random crop of the image in its full size, resized."""
+
+        def box(height, width):
+            return crop.boxes_of(draws[tf.newaxis], height[tf.newaxis], width[tf.newaxis])[0]
+
         if isinstance(self._decode, ImageDecoder):
-            box = self._decode.crop(encoded, crop, key, index)
+            pixels = self._decode.crop(encoded, box)
         else:
             image = self._decode(encoded)
-            shape = tf.shape(image)[:, tf.newaxis]
-            top, left, height, width = tf.unstack(crop.boxes(key, index[tf.newaxis], shape[0], shape[1])[0])
-            box = image[top : top + height, left : left + width]
-        return tf.ensure_shape(resize(box, *self.image_shape[:2]), self.image_shape)
+            shape = tf.shape(image)
+            top, left, height, width = tf.unstack(box(shape[0], shape[1]))
+            pixels = image[top : top + height, left : left + width]
+        return tf.ensure_shape(resize(pixels, *self.image_shape[:2]), self.image_shape)
 
     def _checked(self, images, labels):
         """The same images and labels; fails on a label outside of `[0, num_classes)`."""

@@ -101,26 +101,31 @@ class FileSet(EncodedSource):
         with tf.init_scope(), tf.device("CPU"):
             return tf.constant(self.paths), tf.constant(self.labels, tf.int32)
 
-    def _guarded(self, payload, make):
-        path = tf.gather(self._tensors[0], payload)
-        one = tf.data.Dataset.from_tensors(0)
+    def _map(self, dataset, read):
+        # A graph cannot catch an error, but a dataset can pass over elements that fail: the first id that is
+        # not the expected one shows which. The last element of all pairs with `end`.
+        made = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        end = tuple(
+            tf.fill(spec.shape, tf.cast(-1 if place == len(made.element_spec) - 1 else 0, spec.dtype))
+            for place, spec in enumerate(made.element_spec)
+        )
+        made = made.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
 
         @without_autograph
-        def fail(_):
-            return checked(
-                tf.zeros(self.image_shape, tf.uint8),
-                tf.constant(False),
+        def compare(expected, found):
+            path = tf.gather(self._tensors[0], expected)
+            index = checked(
+                found[-1],
+                tf.cast(found[-1], tf.int64) == tf.cast(expected, tf.int64),
                 "The file ",
                 path,
-                " is not a PNG or JPEG image, or it is truncated. Remove it, save it again, or use "
-                "skip_corrupt=True.",
+                " cannot be read, is not a PNG or JPEG image, or is truncated. Remove it, save it again, or "
+                "use skip_corrupt=True.",
             )
+            return *found[:-1], index
 
-        # A graph cannot catch an error, but a dataset can pass over the elements that fail.
-        image = (
-            one.map(without_autograph(lambda _: make())).ignore_errors().concatenate(one.map(fail)).take(1)
-        )
-        return tf.ensure_shape(image.get_single_element(), self.image_shape)
+        ids = dataset.map(without_autograph(lambda *row: row[-1]))
+        return tf.data.Dataset.zip((ids, made)).map(compare)
 
 
 def unreadable(paths: Sequence[str]) -> list[str]:

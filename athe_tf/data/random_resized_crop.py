@@ -85,8 +85,15 @@ class RandomResizedCrop:
             heights: Integer tensor `[N]`, in pixels.
             widths: Integer tensor `[N]`.
         """
+        return self.boxes_of(self.draws(seed, ids), heights, widths)
+
+    def draws(self, seed, ids) -> tf.Tensor:
+        """The random numbers that the boxes of images are made of, in [0, 1)."""
+        return rng.uniform(seed, ids, (TRIES, 4), 0.0, 1.0, stream=_BOXES, dtype=tf.float64)
+
+    def boxes_of(self, draws, heights, widths) -> tf.Tensor:
+        """The boxes that `draws` give for images of these sizes; see `boxes`."""
         rows, columns = (tf.cast(size, tf.float64)[:, tf.newaxis] for size in (heights, widths))
-        draws = rng.uniform(seed, ids, (TRIES, 4), 0.0, 1.0, stream=_BOXES, dtype=tf.float64)
         area = rows * columns * _between(draws[..., 0], *self.scale)
         ratio = tf.exp(_between(draws[..., 1], *(math.log(value) for value in self.ratio)))
         height, width = tf.round(tf.sqrt(area / ratio)), tf.round(tf.sqrt(area * ratio))

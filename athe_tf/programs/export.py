@@ -52,6 +52,7 @@ def _write_saved_model(net, config: ExportConfig, settings: dict) -> str:
 
 def _write_file(net, config: ExportConfig, settings: dict) -> str:
     """Writes a file and its card, and returns what to tell the user."""
+    from athe_tf.models.torch_export import layout_of
     from athe_tf.saving.converted_file import card_path, convert
 
     images = _calibration_images(config, settings) if config.format == "litert_int8" else None
@@ -60,15 +61,9 @@ def _write_file(net, config: ExportConfig, settings: dict) -> str:
     text = f"{layout}{card['num_classes']} classes, head {card['head']}. Card: {card_path(config.output)}."
     if config.format == "torch" and card["scale"] not in (None, 1.0):
         text += f"\nThe scale {card['scale']:g} of the head is on the card: a state dict has no place for it."
-    if config.format == "torch" and card["normalization"] is not None and "mu" not in _state_names(net):
+    if config.format == "torch" and card["normalization"] is not None and layout_of(net).outside:
         text += "\nThe normalization is on the card: the published class has it outside of its state dict."
     return text
-
-
-def _state_names(net) -> set[str]:
-    from athe_tf.models.torch_export import to_torch
-
-    return set(to_torch(net))
 
 
 def _calibration_images(config: ExportConfig, settings: dict):

@@ -14,9 +14,9 @@ from athe_tf.utils.imports import import_object
 
 
 def open_victim(name, devices=(), input_range=()) -> Victim:
-    """A victim from a `.keras` file, a SavedModel folder, the folder of a run, or `module:function`.
+    """A victim from a file, a SavedModel folder, the folder of a run, or `module:function`.
 
-    SavedModels and `.keras` files are programs: open only those whose origin you trust.
+    SavedModels, `.keras`, `.onnx` and `.tflite` files are programs: open only those whose origin you trust.
 
     Args:
         name: The value of `--model`.
@@ -25,7 +25,7 @@ def open_victim(name, devices=(), input_range=()) -> Victim:
     """
     path = None if is_imported(name) else find_model(name)
     check(
-        len(devices) < 2 or (path is not None and path.is_file()),
+        len(devices) < 2 or (path is not None and path.suffix == ".keras"),
         f"Only the weights of a .keras file can be put on {len(devices)} devices. Received: --model={name}. "
         "Use --distribution=one.",
     )

@@ -13,11 +13,15 @@ _FLAG = "--flagfile"
 SUFFIX = ".flags"
 
 
+def recipe_folder() -> pathlib.Path:
+    """The folder of the recipes and of `papers.json`."""
+    installed = _PACKAGE / "recipes"
+    return installed if installed.is_dir() else _PACKAGE.parent / "configs"
+
+
 def recipes() -> dict[str, pathlib.Path]:
     """The files of all recipes by name."""
-    installed = _PACKAGE / "recipes"
-    folder = installed if installed.is_dir() else _PACKAGE.parent / "configs"
-    return {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
+    return {path.stem: path for path in sorted(recipe_folder().glob(f"*{SUFFIX}"))}
 
 
 def with_recipes(arguments: list[str]) -> list[str]:

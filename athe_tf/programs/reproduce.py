@@ -1,16 +1,12 @@
 """`bin/reproduce`: trains and evaluates what a table of a paper needs, and prints the table."""
 
-import dataclasses
-import pathlib
-import shlex
-
 from athe_tf.programs import evaluate, train
 from athe_tf.programs.command_line import Flag, Program, say
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.reproduce import ReproduceConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.reproduce_cost import describe
-from athe_tf.programs.reproduce_measures import read_evaluation, show_table
+from athe_tf.programs.reproduce_measures import is_done, show_table
 from athe_tf.programs.reproduce_table import PlannedRun, TablePlan, make_plan
 from athe_tf.programs.workdir import Workdir
 
@@ -62,24 +58,14 @@ def evaluate_run(one: EvaluateConfig) -> int:
     return _alone(evaluate.action, one, {})
 
 
-def is_done(one: EvaluateConfig) -> bool:
-    """Whether the evaluation is in its folder, made by the same command; `--data_dir` may differ."""
-    if not (pathlib.Path(str(one.output)) / "evaluation.json").exists():
-        return False
-    command = shlex.split(read_evaluation(one).get("command", ""))
-    known = [word for word in command if not word.startswith("--data_dir=")]
-    return known == shlex.split(evaluate.repeat_command(dataclasses.replace(one, data_dir=None)))
-
-
 def _alone(step, config, extra: dict) -> int:
     """One step; its networks do not stay in memory for the next."""
-    try:
-        return step(config, extra)
-    finally:
-        import keras
+    code = step(config, extra)
+    import keras
 
-        keras.utils.clear_session()
-        INTERRUPTION.remark = "The same command continues with the rest."
+    keras.utils.clear_session()
+    INTERRUPTION.remark = "The same command continues with the rest."
+    return code
 
 
 PROGRAM = Program(

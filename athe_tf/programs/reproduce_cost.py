@@ -3,7 +3,10 @@
 import dataclasses
 import re
 
-from athe_tf.programs.reproduce_table import CONFIGS, PlannedRun, TablePlan
+from athe_tf.programs.evaluate import repeat_command
+from athe_tf.programs.recipes import recipe_folder
+from athe_tf.programs.reproduce_measures import is_done
+from athe_tf.programs.reproduce_table import PlannedRun, TablePlan
 from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir
 from athe_tf.report.format import plural
@@ -42,13 +45,13 @@ class RunCost:
 
 def cost_of(run: PlannedRun) -> RunCost:
     """The cost of a run: that of its recipe, with as many attack steps and epochs as it has."""
-    text = (CONFIGS / f"{run.recipe}.flags").read_text()
+    text = (recipe_folder() / f"{run.recipe}.flags").read_text()
     header = " ".join(re.findall(r"^# *(.*)$", text, re.M))
     passes, steps = (
         int(re.search(rf"([\d,]+) {what}", header)[1].replace(",", ""))  # type: ignore[index]
         for what in ("network passes per step", "steps per epoch")
     )
-    recipe = PROGRAM.read(["bin/train", f"--flagfile={CONFIGS / run.recipe}.flags"])[0]
+    recipe = PROGRAM.read(["bin/train", f"--flagfile={recipe_folder() / run.recipe}.flags"])[0]
     if run.config.framework != "standard":
         # An attack step is one pass forward and one backward.
         passes += 2 * (run.config.attack_steps - recipe.attack_steps)
@@ -67,7 +70,7 @@ def describe(plan: TablePlan) -> str:
         lines += [f"  {run.command}", f"    {state_of(run)}; {cost_text(cost)}"]
     lines += ["", "Evaluations:"]
     for one in plan.evaluations:
-        lines.append(f"  {one.output}: protocol {one.protocol}")
+        lines += [f"  {repeat_command(one)}", f"    {'finished' if is_done(one) else 'to run'}"]
     if not plan.evaluations:
         lines.append("  none: the table has training times")
     lines += ["", total_text([run for run in plan.runs if not Workdir(run.folder).finished])]

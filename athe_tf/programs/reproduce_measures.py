@@ -2,18 +2,20 @@
 
 import csv
 import dataclasses
-import json
 import pathlib
+import shlex
 import statistics
 from typing import Any
 
 from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.evaluate import repeat_command
 from athe_tf.programs.reproduce_statistics import mean_interval
 from athe_tf.programs.reproduce_table import PlannedRow, PlannedRun, TablePlan, papers
 from athe_tf.programs.workdir import Workdir
 from athe_tf.report.comparison import aligned
 from athe_tf.report.format import NOTHING
-from athe_tf.utils.errors import InputError
+from athe_tf.report.json_files import read_json
+from athe_tf.utils.errors import InputError, check
 
 TIMES = ("minutes", "minutes_per_epoch")
 
@@ -84,7 +86,19 @@ def cell(found: list[Measured]) -> str:
 
 def read_evaluation(one: EvaluateConfig) -> dict[str, Any]:
     """What an evaluation wrote."""
-    return json.loads((pathlib.Path(str(one.output)) / "evaluation.json").read_text())
+    path = pathlib.Path(str(one.output)) / "evaluation.json"
+    found = read_json(path, "Remove it, and run again.")
+    check(isinstance(found, dict), f"'{path}' is not an evaluation. Remove it, and run again.")
+    return found
+
+
+def is_done(one: EvaluateConfig) -> bool:
+    """Whether the evaluation is in its folder, made by the same command; `--data_dir` may differ."""
+    if not (pathlib.Path(str(one.output)) / "evaluation.json").exists():
+        return False
+    command = shlex.split(read_evaluation(one).get("command", ""))
+    known = [word for word in command if not word.startswith("--data_dir=")]
+    return known == shlex.split(repeat_command(dataclasses.replace(one, data_dir=None)))
 
 
 def measured_cells(planned: PlannedRow) -> list[list[str]]:

@@ -64,7 +64,7 @@ _ALL_DATA = ("cifar10", "mnist", "imagenet2012")
 #: By the value of `--preset`.
 PRESETS: dict[str, Preset] = {
     "mini": Preset(
-        "WRN-10-1, 10 epochs, batch size 128; PGD-AT, TRADES and ALP with 5 attack steps",
+        "10 epochs; on CIFAR-10 WRN-10-1, batch size 128, and 5 attack steps in PGD-AT, TRADES and ALP",
         seeds=(0, 1, 2),
         max_examples=500,
         epochs={"cifar10": 10, "mnist": 10},
@@ -73,7 +73,7 @@ PRESETS: dict[str, Preset] = {
         batch_size=128,
     ),
     "small": Preset(
-        "a pre-activation ResNet-18, 15 epochs",
+        "15 epochs, on MNIST 20; on CIFAR-10 a pre-activation ResNet-18",
         max_examples=1000,
         epochs={"cifar10": 15, "mnist": 20},
         models={"cifar10": "preact_resnet18_fast"},

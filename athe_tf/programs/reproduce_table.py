@@ -11,32 +11,38 @@ from typing import Any
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.reproduce import ReproduceConfig
 from athe_tf.programs.config.serialization import differences, flag_text
+from athe_tf.programs.recipes import recipe_folder
 from athe_tf.programs.reproduce_presets import PRESETS, Preset
 from athe_tf.programs.train import PROGRAM
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError
 from athe_tf.utils.registry import unknown_name
-
-CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 
 
 @functools.cache
 def papers() -> dict[str, Any]:
     """The content of `configs/papers.json`."""
-    path = CONFIGS / "papers.json"
-    check(
-        path.is_file(),
-        "The tables of the papers are in configs/ of a checkout, and there is none next to this package. "
-        "Clone the repository, and run bin/reproduce there.",
-    )
-    return json.loads(path.read_text())
+    return json.loads((recipe_folder() / "papers.json").read_text())
 
 
 def rows_of(table: str) -> list[dict[str, Any]]:
-    """The rows of a table, or `InputError`."""
+    """The rows of a table, those of its sweeps included, or `InputError`."""
     found = [row for row in papers()["rows"] if row["table"] == table]
     if not found:
         raise unknown_name("table", table, {row["table"] for row in papers()["rows"]})
-    return found
+    return [each for row in found for each in (row, *swept(row))]
+
+
+def swept(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each value of a sweep, with one setting changed at a time."""
+    return [
+        {
+            **{key: value for key, value in row.items() if key != "note"},
+            "row": f"{row['row']}, {name} = {value:g}",
+            "overrides": {**row["overrides"], name: value},
+        }
+        for name, values in row.get("sweep", {}).items()
+        for value in values
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,4 +173,4 @@ def _plain(value) -> str:
 
 
 def _read(recipe: str, flags: tuple[str, ...]) -> TrainConfig:
-    return PROGRAM.read(["bin/train", f"--flagfile={CONFIGS / recipe}.flags", *flags])[0]
+    return PROGRAM.read(["bin/train", f"--flagfile={recipe_folder() / recipe}.flags", *flags])[0]

@@ -4,6 +4,11 @@ import importlib
 import sys
 
 
+def analyze() -> None:
+    """`athe-tf-analyze`."""
+    _start("analyze")
+
+
 def train() -> None:
     """`athe-tf-train`."""
     _start("train")
@@ -27,6 +32,11 @@ def import_torch() -> None:
 def report() -> None:
     """`athe-tf-report`."""
     _start("report")
+
+
+def reproduce() -> None:
+    """`athe-tf-reproduce`."""
+    _start("reproduce")
 
 
 def _start(program: str) -> None:

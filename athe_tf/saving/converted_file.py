@@ -40,7 +40,7 @@ def convert(
     Example:
 
     >>> net = athe_tf.models.build("wrn-10-1", 10, head="he")
-    >>> card = athe_tf.saving.convert(net, "net.safetensors", "torch")
+    >>> card = athe_tf.saving.convert(net, "exported.safetensors", "torch")
     >>> card["format"], card["layout"]
     ('torch', 'wide ResNet of TRADES, AT_HE and RobustBench')
 

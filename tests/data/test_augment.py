@@ -71,9 +71,9 @@ def test_every_offset_and_both_sides_of_the_coin_occur_equally_often():
 def test_an_image_is_augmented_alike_in_any_batch(name):
     images, ids = some_images(), np.arange(40)
     whole = AUGMENTATIONS.get(name)(tf.constant(images), 3, ids)
-    some = np.array([17, 3, 39])
-    part = AUGMENTATIONS.get(name)(tf.constant(images[some]), 3, some)
-    np.testing.assert_array_equal(part, whole.numpy()[some])
+    for some in (np.array([17, 3, 39]), *np.arange(6)[:, np.newaxis]):
+        part = AUGMENTATIONS.get(name)(tf.constant(images[some]), 3, some)
+        np.testing.assert_array_equal(part, whole.numpy()[some])
 
 
 @pytest.mark.parametrize("name", ["flip", "pad_crop", "pad_crop_flip"])

@@ -215,7 +215,7 @@ def test_a_log_has_a_line_every_minute_while_an_attack_takes_longer():
         shown.update(EvaluationProgress("square", 1, 1, float(seconds), 300.0, 3, 4))
     lines = stream.getvalue().splitlines()
     assert len(lines) == 2 and lines[0].startswith("1 of 1, square") and "60 s" not in lines[1]
-    assert lines[1].endswith("robust 75.0%   3 min 0 s left")
+    assert lines[1].endswith("robust 75.0%   30 passes per image   3 min 0 s left")
 
 
 def pixels(x):

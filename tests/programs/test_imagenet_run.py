@@ -62,5 +62,5 @@ def test_a_corrupt_file_ends_the_run_with_its_name(jpegs, tmp_path):
     flags = (CONFIG, f"--dataset=folder:{jpegs}", *SMALL, f"--workdir={tmp_path / 'run'}")
     found = run_program("train", *flags)
     bad.write_bytes(content)
-    assert found.returncode == 2 and "n2/1.JPEG is not a PNG or JPEG image" in found.stderr
+    assert found.returncode == 2 and "n2/1.JPEG cannot be read, is not a PNG or JPEG image" in found.stderr
     assert "Traceback" not in found.stderr

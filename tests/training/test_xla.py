@@ -32,7 +32,8 @@ def test_the_step_of_every_framework_compiles_and_equals_the_plain_one(name):
     losses = [trainer.train_on_batch(X, Y, return_dict=True)["loss"] for trainer in (plain, compiled)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
     for one, other in zip(get_weights(plain.net), get_weights(compiled.net), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+        # Relative to the largest weight: those of CURE grow to 13 in one step.
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * max(1.0, np.abs(one).max()))
 
 
 def test_the_setting_reaches_the_trainer_and_is_refused_with_several_replicas(monkeypatch):

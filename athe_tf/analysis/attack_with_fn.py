@@ -1,0 +1,95 @@
+"""Attacks with and without normalized features: Table 7 of the HE paper."""
+
+import dataclasses
+
+import numpy as np
+
+from athe_tf.analysis import drawing
+from athe_tf.analysis.options import AnalysisOptions
+from athe_tf.analysis.result import AnalysisResult
+from athe_tf.analysis.subject import Subject, ball_text
+from athe_tf.attacks.feature_norm import FeatureNormPGD
+from athe_tf.attacks.gradient import PGD
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class AttackWithFN(AnalysisResult):
+    """Accuracies under both attacks; made by `attack_with_fn`.
+
+    Example:
+
+    >>> athe_tf.analysis.attack_with_fn(model, (x, y), attack, steps=(1,)).steps
+    (1,)
+
+    Args:
+        steps: Numbers of steps.
+        plain: Accuracy under PGD with each number of steps.
+        normalized: Accuracy under PGD through normalized features.
+    """
+
+    analysis = "attack_with_fn"
+    what_to_see = (
+        "Each pair of bars: accuracy under PGD (left) and under PGD through normalized features (right, "
+        "hatched). A lower right bar means that normalized features make the attack stronger (Table 7)."
+    )
+    shared = False
+
+    steps: tuple[int, ...]
+    plain: np.ndarray
+    normalized: np.ndarray
+
+    @property
+    def key_numbers(self):
+        pairs = zip(self.steps, self.plain, self.normalized, strict=True)
+        return {f"PGD-{n} minus FN-PGD-{n} (%)": 100 * float(a - b) for n, a, b in pairs}
+
+    def draw(self, axes, series, count):
+        (ax,) = axes
+        drawing.bars(ax, 100 * self.plain, 0, 2, "PGD")
+        drawing.bars(ax, 100 * self.normalized, 1, 2, "PGD with FN")
+        for place, values in ((-0.2, self.plain), (0.2, self.normalized)):
+            for i, value in enumerate(values):
+                ax.text(i + place, 100 * value, f"{100 * value:.1f}", ha="center", va="bottom", fontsize=10)
+        ax.set_ylim(0, 100)
+        ax.set_xticks(range(len(self.steps)), [str(n) for n in self.steps])
+        drawing.finish(ax, "steps of the attack", "accuracy (%)", self.model)
+
+
+def attack_with_fn(
+    model, data, attack=None, options: AnalysisOptions | None = None, *, steps: tuple[int, ...] = (1, 2)
+) -> AttackWithFN:
+    """Attacks a model with PGD, with and without normalized features in the loss (Table 7).
+
+    The paper does so with a standardly trained model, PGD-1 and PGD-2; a step is epsilon divided by the
+    number of steps, so that the border of the ball can be reached.
+
+    Example:
+
+    >>> result = athe_tf.analysis.attack_with_fn(model, (x, y), attack)
+
+    Args:
+        model: A Keras model that ends in a linear `Dense` or a `CosineDense`.
+        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
+        attack: Its ball is used. Defaults to PGD within 8/255.
+        options: Number of images and the like.
+        steps: Numbers of steps. Defaults to `(1, 2)`.
+
+    Reference:
+        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Table 7.
+    """
+    subject = Subject(model, data, attack, options)
+    threat = subject.attack.threat
+    FeatureNormPGD(threat.epsilon, threat.norm).check_victim(subject.victim)
+
+    def accuracy(kind, count):
+        return subject.accuracy(kind(threat.epsilon, threat.norm, steps=count,
+                                     step_size=threat.epsilon / count, start="zero"))  # fmt: skip
+
+    runs = [(kind, count) for count in steps for kind in (PGD, FeatureNormPGD)]
+    found = [accuracy(kind, count) for kind, count in subject.track(runs, len(runs))]
+    return AttackWithFN(
+        **subject.facts(attack=ball_text(subject.attack)),
+        steps=tuple(steps),
+        plain=np.array(found[::2]),
+        normalized=np.array(found[1::2]),
+    )

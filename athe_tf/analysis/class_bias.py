@@ -1,0 +1,128 @@
+"""Whether classes with long weights attract adversarial images: sections 3.3 and 3.4 of the HE paper."""
+
+import dataclasses
+
+import numpy as np
+import scipy.stats
+import tensorflow as tf
+
+from athe_tf.analysis import drawing
+from athe_tf.analysis.options import AnalysisOptions
+from athe_tf.analysis.result import AnalysisResult
+from athe_tf.analysis.subject import Subject
+from athe_tf.attacks.engine.victim import Victim
+from athe_tf.layers.cosine_dense import CosineDense
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class ClassBias(AnalysisResult):
+    """Lengths of class weights, and the labels that adversarial images get; made by `class_bias`.
+
+    Example:
+
+    >>> athe_tf.analysis.class_bias(model, (x, y), attack).norms.shape
+    (4,)
+
+    Args:
+        norms: The length of the weights of each class, as the head uses them.
+        labels: For each class, how many images were moved to it from another class.
+        labels_unit_weights: The same for the model with class weights of equal length (their mean), attacked
+            anew. Equal to `labels` for a head that normalizes its weights.
+    """
+
+    analysis = "class_bias"
+    panels = 2
+    what_to_see = (
+        "Left: lengths of class weights; equal bars mean that no class is favoured by its length. Right: the "
+        "wrong labels that adversarial images get; a flat profile means no bias. Hollow markers: the same "
+        "model with class weights of equal length (WN), where that makes a difference."
+    )
+
+    norms: np.ndarray
+    labels: np.ndarray
+    labels_unit_weights: np.ndarray
+
+    @property
+    def key_numbers(self):
+        return {
+            "longest / shortest weights": float(self.norms.max() / max(self.norms.min(), 1e-12)),
+            "rank correlation of length and label count": self.correlation,
+        }
+
+    @property
+    def correlation(self) -> float:
+        """Spearman's correlation of length and count; 0 if the lengths do not differ."""
+        if np.ptp(self.norms) < 1e-5 * self.norms.max() or np.ptp(self.labels) == 0:
+            return 0.0
+        return float(scipy.stats.spearmanr(self.norms, self.labels).statistic)
+
+    def draw(self, axes, series, count):
+        left, right = axes
+        classes = range(len(self.norms))
+        drawing.bars(left, self.norms, series, count, self.model)
+        drawing.bars(right, 100 * self.labels / self.images, series, count, self.model)
+        if np.any(self.labels != self.labels_unit_weights):
+            self._draw_equal_lengths(right, series, 0.8 / count)
+        drawing.finish(left, "class (index)", "length of class weights")
+        drawing.finish(right, "wrong label after the attack (class index)", "share of images (%)")
+        if len(classes) <= 20:
+            for ax in axes:
+                ax.set_xticks(classes)
+
+    def _draw_equal_lengths(self, ax, series: int, width: float) -> None:
+        places = [c - 0.4 + width * (series + 0.5) for c in range(len(self.norms))]
+        ax.plot(
+            places, 100 * self.labels_unit_weights / self.images, linestyle="", markerfacecolor="white",
+            marker=drawing.MARKERS[series % len(drawing.MARKERS)], markeredgecolor="#1a2128",
+            label=f"{self.model}, equal lengths",
+        )  # fmt: skip
+
+
+def class_bias(model, data, attack=None, options: AnalysisOptions | None = None) -> ClassBias:
+    """Compares the lengths of class weights with the labels that adversarial images get.
+
+    Example:
+
+    >>> result = athe_tf.analysis.class_bias(model, (x, y), attack)
+
+    Args:
+        model: A Keras model that ends in a `Dense` or a `CosineDense`.
+        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
+        attack: A PGD attack. Defaults to PGD-10 within 8/255.
+        options: Number of images and the like.
+
+    Reference:
+        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section 3.4.
+    """
+    subject = Subject(model, data, attack, options)
+    weights = subject.class_weights("class_bias")
+    labels = _wrong_labels(subject, subject.victim)
+    equal = _equal_lengths(subject, weights)
+    return ClassBias(
+        **subject.facts(),
+        norms=np.linalg.norm(weights.numpy(), axis=0),
+        labels=labels,
+        labels_unit_weights=labels if equal is None else _wrong_labels(subject, equal),
+    )
+
+
+def _wrong_labels(subject: Subject, against: Victim) -> np.ndarray:
+    """How many adversarial images of other classes each class gets."""
+    predicted = subject.predicted(subject.all_adversarial(against=against), against).argmax(axis=1)
+    wrong = predicted != subject.y
+    return np.bincount(predicted[wrong], minlength=int(against.num_classes or predicted.max() + 1))
+
+
+def _equal_lengths(subject: Subject, weights) -> Victim | None:
+    """The model with class weights of equal length; `None` if they are."""
+    head, victim = subject.victim.head, subject.victim
+    if isinstance(head, CosineDense) and head.normalize_weights:
+        return None
+    norms = tf.norm(weights, axis=0)
+    factors = tf.reduce_mean(norms) / tf.maximum(norms, 1e-12)
+    bias = 0.0 if getattr(head, "bias", None) is None else tf.convert_to_tensor(head.bias)
+    return Victim(
+        lambda x: (victim.logits(x) - bias) * factors + bias,
+        num_classes=victim.num_classes,
+        name=f"{victim.name} with class weights of equal length",
+    )

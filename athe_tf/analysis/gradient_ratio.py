@@ -1,0 +1,95 @@
+"""Whether training listens to adversarial images: Fig. 3 of the HE paper."""
+
+import dataclasses
+
+import numpy as np
+
+from athe_tf.analysis import drawing
+from athe_tf.analysis.options import AnalysisOptions
+from athe_tf.analysis.result import AnalysisResult
+from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.weights import WeightLoss
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class GradientRatio(AnalysisResult):
+    """The ratio of gradient norms, adversarial over clean, for each weight; made by `gradient_ratio`.
+
+    Example:
+
+    >>> len(athe_tf.analysis.gradient_ratio(model, (x, y), attack).ratios) == len(model.trainable_variables)
+    True
+
+    Args:
+        layers: Names of the weights, from the input to the output.
+        kinds: What each is: `"kernel"`, `"gamma"`, `"beta"`, ...
+        ratios: The mean ratio over batches for each.
+    """
+
+    analysis = "gradient_ratio"
+    what_to_see = (
+        "Bars above 1 (the line): adversarial images move these weights more than clean images do. Higher "
+        "bars mean that training attends more to adversarial images."
+    )
+    size = (7.0, 3.8)
+
+    layers: tuple[str, ...]
+    kinds: tuple[str, ...]
+    ratios: np.ndarray
+
+    @property
+    def kernel_ratios(self) -> np.ndarray:
+        """The ratios of kernels alone, which are drawn."""
+        return self.ratios[[kind == "kernel" for kind in self.kinds]]
+
+    @property
+    def key_numbers(self):
+        return {"mean ratio of kernels": float(self.kernel_ratios.mean())}
+
+    def draw(self, axes, series, count):
+        (ax,) = axes
+        values = self.kernel_ratios
+        drawing.bars(ax, values, series, count, self.model)
+        ax.axhline(1.0, color="#1a2128", linewidth=1.2)
+        ax.set_xticks(range(len(values)), [str(i + 1) for i in range(len(values))])
+        drawing.finish(
+            ax, "kernel, from input to output (number)", "gradient norm ratio,\nadversarial / clean"
+        )
+
+
+def gradient_ratio(model, data, attack=None, options: AnalysisOptions | None = None) -> GradientRatio:
+    """Measures `E(||grad_w L(x*)|| / ||grad_w L(x)||)` for each weight w, over batches (Fig. 3).
+
+    L is the mean cross-entropy of a batch on the model's logits, without the margin of training, and batch
+    normalization is in inference mode.
+
+    Example:
+
+    >>> result = athe_tf.analysis.gradient_ratio(model, (x, y), attack)
+
+    Args:
+        model: A Keras model.
+        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
+        attack: A PGD attack. Defaults to PGD-10 within 8/255.
+        options: Number of images and the like.
+
+    Reference:
+        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Fig. 3.
+    """
+    subject = Subject(model, data, attack, options)
+    net = subject.keras_model("gradient_ratio")
+    loss = WeightLoss(net, subject.x, subject.y, subject.options.batch_size)
+    ratios = []
+    for x, y, ids in subject.batches():
+        clean, adversarial = (
+            np.array([np.linalg.norm(part) for part in loss.on(images, y).gradients()])
+            for images in (x, subject.adversarial(x, y, ids))
+        )
+        ratios.append(adversarial / np.maximum(clean, np.finfo(np.float32).tiny))
+    paths = [variable.path.rpartition("/") for variable in net.trainable_variables]
+    return GradientRatio(
+        **subject.facts(batch_size=subject.options.batch_size),
+        layers=tuple(layer for layer, _, _ in paths),
+        kinds=tuple(kind for _, _, kind in paths),
+        ratios=np.mean(ratios, axis=0),
+    )

@@ -1,0 +1,128 @@
+"""The largest eigenvalues of the Hessian of the adversarial loss."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse.linalg
+
+from athe_tf.analysis import drawing
+from athe_tf.analysis.options import AnalysisOptions
+from athe_tf.analysis.result import AnalysisResult
+from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.weights import WeightLoss
+from athe_tf.utils.errors import check, check_integer
+
+# Relative accuracy of an eigenvalue.
+TOLERANCE = 1e-4
+
+
+def top_eigenpairs(
+    product: Callable[[np.ndarray], np.ndarray], size: int, top: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of largest magnitude of a symmetric matrix, by Lanczos' method.
+
+    Example:
+
+    >>> values, vectors = top_eigenpairs(lambda v: np.arange(50) * v, 50, 2)
+    >>> values.round(3).tolist()
+    [49.0, 48.0]
+
+    Args:
+        product: From a vector to the matrix times the vector.
+        size: Length of the vectors.
+        top: Number of eigenvalues, smaller than `size`.
+        seed: Seed of the first vector. Defaults to 0.
+
+    Returns:
+        The eigenvalues, largest magnitude first, and their eigenvectors as columns.
+    """
+    check_integer("top", top, 1)
+    check(top < size, f"There are {size} weights. Expected `top` below that. Received: top={top}.")
+    operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(seed).normal(size=size)
+    values, vectors = scipy.sparse.linalg.eigsh(operator, k=top, which="LM", v0=start, tol=TOLERANCE)
+    order = np.argsort(-np.abs(values))
+    return values[order], vectors[:, order]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Hessian(AnalysisResult):
+    """The largest eigenvalues of the Hessian; made by `hessian`.
+
+    Example:
+
+    >>> athe_tf.analysis.hessian(model, (x, y), attack, top=1).eigenvalues.shape
+    (1,)
+
+    Args:
+        eigenvalues: Those of largest magnitude, in that order.
+        loss: The mean adversarial loss.
+    """
+
+    analysis = "hessian"
+    what_to_see = (
+        "Eigenvalues of the Hessian of the adversarial loss with respect to the weights, adversarial images "
+        "held fixed. Higher bars: a more curved loss, on which large learning rates diverge."
+    )
+
+    eigenvalues: np.ndarray
+    loss: float
+
+    @property
+    def key_numbers(self):
+        return {"largest eigenvalue": float(self.eigenvalues[0]), "loss": self.loss}
+
+    def draw(self, axes, series, count):
+        (ax,) = axes
+        drawing.bars(ax, self.eigenvalues, series, count, self.model)
+        ax.set_xticks(range(len(self.eigenvalues)), [str(i + 1) for i in range(len(self.eigenvalues))])
+        drawing.finish(
+            ax, "eigenvalue (rank by magnitude)", "value (loss per squared weight)", "Hessian of the weights"
+        )
+
+
+def hessian(model, data, attack=None, options: AnalysisOptions | None = None, *, top: int = 3) -> Hessian:
+    """Computes the largest eigenvalues of the Hessian of the adversarial loss in the weights.
+
+    Adversarial images are made once and stay fixed; batch normalization is in inference mode. Lanczos' method
+    needs some 20 to 60 Hessian-vector products, each about as long as two gradients of all images.
+
+    Example:
+
+    >>> result = athe_tf.analysis.hessian(model, (x, y), attack, top=1)
+
+    Args:
+        model: A Keras model.
+        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
+        attack: A PGD attack. Defaults to PGD-10 within 8/255.
+        options: Number of images and the like.
+        top: Number of eigenvalues. Defaults to 3.
+
+    Reference:
+        Liu et al., "On the Loss Landscape of Adversarial Training", NeurIPS 2020.
+    """
+    subject = Subject(model, data, attack, options)
+    loss = adversarial_loss(subject, "hessian")
+    values, _ = eigenpairs(subject, loss, top)
+    return Hessian(**subject.facts(), eigenvalues=values, loss=loss.value())
+
+
+def adversarial_loss(subject: Subject, who: str) -> WeightLoss:
+    """The loss of fixed adversarial images as a function of the weights."""
+    net = subject.keras_model(who)
+    return WeightLoss(net, subject.all_adversarial(), subject.y, subject.options.batch_size)
+
+
+def eigenpairs(subject: Subject, loss: WeightLoss, top: int):
+    """The largest eigenvalues and their eigenvectors; progress counts products, whose number is unknown."""
+    products = 0
+
+    def product(vector):
+        nonlocal products
+        products += 1
+        if subject.options.progress is not None:
+            subject.options.progress(products, products + 1)
+        return loss.hessian_product(vector.reshape(-1))
+
+    return top_eigenpairs(product, loss.size, top, subject.options.seed)

@@ -1,0 +1,114 @@
+"""The mean loss of a batch as a function of a model's weights: values, gradients, Hessian-vector products."""
+
+import contextlib
+import copy
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.attacks import losses
+
+
+class WeightLoss:
+    """The mean cross-entropy over fixed images as a function of the trainable weights, in inference mode.
+
+    Weights are handled as one flat vector. Images go through the model in batches, and only sums are kept,
+    so that memory does not grow with their number.
+
+    Args:
+        model: A Keras model.
+        x: Images `[N, H, W, C]`; adversarial ones stay as they are when the weights move.
+        y: Labels `[N]`.
+        batch_size: Images that go through the model at once.
+    """
+
+    def __init__(self, model: keras.Model, x, y, batch_size: int):
+        self.model, self.x, self.y, self.batch_size = model, x, y, batch_size
+        self.variables = [variable.value for variable in model.trainable_variables]
+        self.sizes = [int(np.prod(variable.shape)) for variable in self.variables]
+        self.size = sum(self.sizes)
+        # Concrete shapes differ only in the last batch.
+        self._value = tf.function(self._sum, autograph=False, reduce_retracing=True)
+        self._slope = tf.function(self._gradient_of_sum, autograph=False, reduce_retracing=True)
+        self._product = tf.function(self._product_of_sum, autograph=False, reduce_retracing=True)
+
+    def on(self, x, y) -> "WeightLoss":
+        """The same function of other images, compiled already."""
+        other = copy.copy(self)
+        other.x, other.y = x, y
+        return other
+
+    def value(self) -> float:
+        """The mean loss."""
+        return float(
+            sum(self._value(x, y).numpy().astype("float64") for x, y in self._batches()) / len(self.x)
+        )
+
+    def gradient(self) -> np.ndarray:
+        """The gradient of the mean loss, `[size]`, float64."""
+        return self.flatten(self._added(lambda x, y: self._slope(x, y)))
+
+    def gradients(self) -> list[np.ndarray]:
+        """The gradient of the mean loss, one array per variable."""
+        return [part.numpy() / len(self.x) for part in self._added(lambda x, y: self._slope(x, y))]
+
+    def hessian_product(self, vector: np.ndarray) -> np.ndarray:
+        """The Hessian of the mean loss times a vector, `[size]`, float64."""
+        parts = self.split(vector)
+        return self.flatten(self._added(lambda x, y: self._product(x, y, parts)))
+
+    def split(self, vector: np.ndarray) -> list[tf.Tensor]:
+        """A flat vector as tensors of the shapes of the variables."""
+        pieces = np.split(np.asarray(vector), np.cumsum(self.sizes)[:-1])
+        return [
+            tf.constant(piece.reshape(variable.shape), variable.dtype)
+            for piece, variable in zip(pieces, self.variables, strict=True)
+        ]
+
+    def flatten(self, sums) -> np.ndarray:
+        """Sums over images as one flat mean."""
+        return np.concatenate([part.numpy().astype("float64").ravel() for part in sums]) / len(self.x)
+
+    def values(self) -> np.ndarray:
+        """The weights themselves, flat."""
+        return np.concatenate([v.numpy().astype("float64").ravel() for v in self.variables])
+
+    @contextlib.contextmanager
+    def moved(self, vector: np.ndarray) -> Iterator[None]:
+        """A context in which a vector is added to the weights; they are restored exactly."""
+        before = [variable.numpy() for variable in self.variables]
+        try:
+            for variable, start, step in zip(self.variables, before, self.split(vector), strict=True):
+                variable.assign(start + step.numpy())
+            yield
+        finally:
+            for variable, start in zip(self.variables, before, strict=True):
+                variable.assign(start)
+
+    def _batches(self):
+        for start in range(0, len(self.x), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            yield tf.convert_to_tensor(self.x[part]), tf.convert_to_tensor(self.y[part])
+
+    def _added(self, function):
+        total = None
+        for x, y in self._batches():
+            parts = function(x, y)
+            total = parts if total is None else [a + b for a, b in zip(total, parts, strict=True)]
+        return total
+
+    def _sum(self, x, y):
+        return tf.reduce_sum(losses.ce(tf.cast(self.model(x, training=False), x.dtype), y))
+
+    def _gradient_of_sum(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = self._sum(x, y)
+        return tape.gradient(loss, self.variables, unconnected_gradients="zero")
+
+    def _product_of_sum(self, x, y, vector):
+        with tf.GradientTape() as outer:
+            gradients = self._gradient_of_sum(x, y)
+            along = tf.add_n([tf.reduce_sum(g * v) for g, v in zip(gradients, vector, strict=True)])
+        return outer.gradient(along, self.variables, unconnected_gradients="zero")

@@ -1,0 +1,83 @@
+"""The settings of bin/analyze."""
+
+import dataclasses
+
+from athe_tf.analysis.names import ANALYSES, OF_RUNS
+from athe_tf.data.names import check_name as check_data_set
+from athe_tf.programs.config.fields import flag, seed_option
+from athe_tf.utils.choices import NORMS, check_epsilon
+from athe_tf.utils.errors import check
+from athe_tf.utils.options import check_options, option
+from athe_tf.utils.registry import unknown_name
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalyzeConfig:
+    """Analyses of one model, or of several in one picture."""
+
+    model: str | None = option(
+        None, "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function."
+    )
+    compare: tuple[str, ...] = option(
+        (), "Several models instead, drawn in one picture, separated by commas."
+    )
+    what: tuple[str, ...] = option((), "Which analyses, separated by commas; the list is above.")
+    dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
+    data_dir: str | None = option(
+        None, "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]"
+    )
+    image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
+    split: str = option("test", "Which images.", choices=("test", "validation", "train"))
+    norm: str | None = option(None, "Norm of the attack. [the run's own, or linf]", choices=NORMS)
+    epsilon: float | None = option(None, "Radius of the attack. [the run's own, or 8/255]")
+    steps: int = option(10, "Steps of the attack.", above=0)
+    max_examples: int = option(256, "Use only the first N images.", above=0)
+    batch_size: int = option(128, "Images that go through the model at once.", above=0)
+    seed: int = seed_option("Seed of attacks and random directions.")
+    space: str = option("weights", "Where landscape walks.", choices=("weights", "pixels"))
+    directions: str | None = option(
+        None,
+        "Directions of landscape: random or eigenvectors in weights, attack or random in pixels. [the first]",
+        choices=("random", "eigenvectors", "attack"),
+    )
+    points: int | None = option(None, "Grid points of landscape and decision_map per direction.", least=3)
+    index: int = option(0, "Image of decision_map.", least=0)
+    top: int = option(3, "Number of eigenvalues of hessian.", above=0)
+    output: str = option("analysis", "Folder for one .png, .svg and .json per analysis.")
+
+    def __post_init__(self):
+        check_options(self, flag)
+        check(
+            (self.model is None) != (not self.compare),
+            "Give either --model=MODEL, or several models as --compare=A,B.",
+        )
+        check(bool(self.what), f"Say what to analyze: --what={next(iter(ANALYSES))}. Available: {_names()}.")
+        for name in self.what:
+            if name not in ANALYSES | OF_RUNS:
+                raise unknown_name("analysis", name, [*ANALYSES, *OF_RUNS])
+        check(
+            not self.compare or len(self.compare) >= 2,
+            f"A comparison needs at least two models. Received: --compare={','.join(self.compare)}. Use "
+            "--model for one.",
+        )
+        twice = sorted({name for name in self.compare if self.compare.count(name) > 1})
+        check(not twice, f"Name each model once. Received twice: {', '.join(twice)}.")
+        needs_runs = [name for name in self.what if name in OF_RUNS]
+        check(
+            not needs_runs or bool(self.compare),
+            f"{''.join(needs_runs[:1])} needs several training runs. Give them as --compare=RUN1,RUN2.",
+        )
+        check(bool(self.output), "--output= is empty. Name a folder, or leave the flag out.")
+        if self.dataset is not None:
+            check_data_set(self.dataset)
+        if self.epsilon is not None:
+            check_epsilon(self.norm or "linf", self.epsilon)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """All models, one or several."""
+        return self.compare or (str(self.model),)
+
+
+def _names() -> str:
+    return ", ".join([*ANALYSES, *OF_RUNS])

@@ -1,0 +1,147 @@
+"""Every analysis gives a result that can be drawn, written and compared; bad input is answered."""
+
+import inspect
+import json
+
+import keras
+import matplotlib
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import athe_tf
+from athe_tf.analysis import ANALYSES, AnalysisOptions, drawing
+from tests.small_runs import tiny_batch, tiny_net
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+ATTACK = athe_tf.attacks.PGD(0.1, steps=1)
+QUICK = {
+    "landscape": {"points": 3},
+    "decision_map": {"points": 3},
+    "hessian": {"top": 1},
+    "linearity": {"epsilons": (0.1,)},
+    "gradient_scattering": {"epsilons": (0.05, 0.1)},
+    "attack_steps": {"steps": (1, 2)},
+    "attack_with_fn": {"steps": (1,)},
+}
+
+
+@pytest.fixture(scope="module")
+def net():
+    return tiny_net()
+
+
+def run(analysis, model, **options):
+    function = getattr(athe_tf.analysis, analysis)
+    options = AnalysisOptions(batch_size=4, **options)
+    return function(model, tiny_batch(6), ATTACK, options, **QUICK.get(analysis, {}))
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_a_result_can_be_drawn_written_and_compared(name, net):
+    steps = []
+    first = run(name, net, name="one", progress=lambda done, total: steps.append((done, total)))
+    second = run(name, net, name="two")
+    assert repr(first).startswith(type(first).__name__ + "('one', ")
+    assert first.analysis == name
+    written = json.loads(json.dumps(first.to_dict(), allow_nan=False))
+    assert written["model"] == "one" and "linf, epsilon 0.1" in written["settings"]["attack"]
+    assert f"{first.images} image" in first.caption and "epsilon 0.1" in first.caption
+    together = athe_tf.analysis.compare([first, second])
+    for picture in (first, together):
+        axes = picture.plot()
+        axes = axes if isinstance(axes, list) else [axes]
+        assert all(ax.get_xlabel() or name == "perturbations" for ax in axes)
+        assert all(ax.get_ylabel() for ax in axes)
+        assert " ".join(axes[0].figure.texts[0].get_text().split()) == " ".join(picture.caption.split())
+
+
+def test_axes_can_be_handed_in(net):
+    _, ax = plt.subplots()
+    assert run("linearity", net).plot(ax=ax) is ax
+    with pytest.raises(athe_tf.InputError, match="needs 2 axes. Received: 1"):
+        run("class_bias", net).plot(ax=ax)
+
+
+def test_colors_are_those_of_the_report():
+    assert [drawing.color(i) for i in (0, 1, 6)] == ["#0072b2", "#c4500a", "#0072b2"]
+
+
+def test_the_ratio_of_images_that_do_not_move_is_one(net):
+    still = athe_tf.attacks.PGD(0.1, steps=0, start="zero")
+    result = athe_tf.analysis.gradient_ratio(net, tiny_batch(6), still, AnalysisOptions(batch_size=4))
+    np.testing.assert_allclose(result.ratios, 1.0, rtol=1e-5)
+    assert result.kinds.count("kernel") == 2
+
+
+def test_the_ratio_of_gradients_equals_that_of_keras_gradients(net):
+    x, y = tiny_batch(6)
+    result = athe_tf.analysis.gradient_ratio(net, (x, y), ATTACK)
+
+    def norm(images):
+        with tf.GradientTape() as tape:
+            loss = keras.losses.sparse_categorical_crossentropy(y, net(images), from_logits=True)
+            loss = tf.reduce_mean(loss)
+        return np.linalg.norm(tape.gradient(loss, net.layers[-1].kernel.value))
+
+    ratio = norm(ATTACK(net, x, y)) / norm(x)
+    assert result.ratios[-1] == pytest.approx(ratio, rel=1e-4)
+
+
+def test_weights_are_unchanged_by_every_analysis():
+    net = tiny_net()
+    before = [w.copy() for w in net.get_weights()]
+    for name in ANALYSES:
+        run(name, net)
+    assert all(np.array_equal(a, b) for a, b in zip(before, net.get_weights(), strict=True))
+
+
+def test_models_are_compared_under_the_same_settings_only(net):
+    one = run("linearity", net)
+    with pytest.raises(athe_tf.InputError, match="at least two models. Received: 1"):
+        athe_tf.analysis.compare([one])
+    with pytest.raises(athe_tf.InputError, match="same analysis"):
+        athe_tf.analysis.compare([one, run("attack_steps", net)])
+    with pytest.raises(athe_tf.InputError, match="differ in: seed"):
+        athe_tf.analysis.compare([one, run("linearity", net, seed=3)])
+
+
+def test_angles_need_a_hypersphere_head():
+    with pytest.raises(athe_tf.InputError, match="Angles need a hypersphere head.*head 'linear'"):
+        run("angles", tiny_net("linear"))
+
+
+@pytest.mark.parametrize("name", ["class_bias", "attack_with_fn", "fn_direction"])
+def test_a_model_without_features_is_refused(name):
+    victim = athe_tf.victim(lambda x: x[:, :4, 0, 0], num_classes=4)
+    with pytest.raises(athe_tf.InputError, match="needs penultimate features"):
+        run(name, victim)
+
+
+@pytest.mark.parametrize("name", ["gradient_ratio", "hessian", "landscape", "gradient_scattering"])
+def test_weights_are_needed_for_analyses_in_weights(name):
+    victim = athe_tf.victim(lambda x: x[:, :4, 0, 0], num_classes=4)
+    with pytest.raises(athe_tf.InputError, match=f"{name} needs the weights of a Keras model"):
+        run(name, victim)
+
+
+def test_all_analyses_have_the_same_first_arguments():
+    for name in ANALYSES:
+        names = list(inspect.signature(getattr(athe_tf.analysis, name)).parameters)
+        assert names[:4] == ["model", "data", "attack", "options"]
+
+
+def test_a_series_that_is_higher_than_the_first_is_not_cut_off():
+    _, ax = plt.subplots()
+    for height in (1.0, 5.0):
+        ax.plot([0, 1], [height / 2, height])
+        drawing.from_zero(ax)
+    assert ax.get_ylim()[0] == 0 and ax.get_ylim()[1] > 5
