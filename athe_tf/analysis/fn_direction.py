@@ -25,8 +25,8 @@ class PlaneDirections:
 
     Example:
 
-    >>> athe_tf.analysis.plane_directions((2.0, 1.0), (0.0, 1.0)).plain["linf"].tolist()
-    [0.0, -1.0]
+    >>> athe_tf.analysis.plane_directions((2.0, 1.0), (1.0, 1.0)).plain["linf"].tolist()
+    [-1.0, -1.0]
 
     Args:
         point: The input x.

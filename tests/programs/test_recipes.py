@@ -89,7 +89,7 @@ def run_installed(folder, *arguments):
 
 def test_an_installed_package_has_the_recipes_and_names_itself(installed):
     have = {path.name for path in (installed / "athe_tf" / "recipes").iterdir()}
-    assert have == {path.name for path in ROOT.glob("configs/*.flags")}
+    assert have == {path.name for path in ROOT.glob("configs/*")}
     shown = run_installed(installed, "--helpshort").stdout
     assert "athe-tf-train --flagfile=digits_trades_he --workdir" in shown and "bin/" not in shown
     assert run_installed(installed, "--version").stdout.startswith("athe-tf-train: athe_tf ")
