@@ -34,27 +34,8 @@ class DDN(MovingRadiusAttack):
     name = "ddn"
     norms = ("l2",)
 
-    def __init__(
-        self,
-        epsilon,
-        norm="l2",
-        *,
-        steps: int = 100,
-        init_radius: float = 1.0,
-        gamma: float = 0.05,
-        max_step_size: float = 1.0,
-        clip_to_epsilon: bool = False,
-        targeted: bool = False,
-    ):
-        super().__init__(
-            epsilon,
-            norm,
-            steps=steps,
-            gamma=gamma,
-            max_step_size=max_step_size,
-            clip_to_epsilon=clip_to_epsilon,
-            targeted=targeted,
-        )
+    def __init__(self, epsilon, norm="l2", *, init_radius: float = 1.0, **kwargs):
+        super().__init__(epsilon, norm, **kwargs)
         self.init_radius = self.first_radius = float(init_radius)
 
     def objective(self, logits, labels):

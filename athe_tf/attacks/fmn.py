@@ -39,27 +39,6 @@ class FMN(MovingRadiusAttack):
 
     name = "fmn"
 
-    def __init__(
-        self,
-        epsilon,
-        norm="linf",
-        *,
-        steps: int = 100,
-        gamma: float = 0.05,
-        max_step_size: float = 1.0,
-        clip_to_epsilon: bool = False,
-        targeted: bool = False,
-    ):
-        super().__init__(
-            epsilon,
-            norm,
-            steps=steps,
-            gamma=gamma,
-            max_step_size=max_step_size,
-            clip_to_epsilon=clip_to_epsilon,
-            targeted=targeted,
-        )
-
     def objective(self, logits, labels):
         return losses.margin(logits, labels)
 

@@ -46,7 +46,15 @@ class MovingRadiusAttack(MinimumNormAttack):
     first_radius = math.inf
 
     def __init__(
-        self, epsilon, norm, *, steps: int, gamma: float, max_step_size: float, clip_to_epsilon, targeted
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        steps: int = 100,
+        gamma: float = 0.05,
+        max_step_size: float = 1.0,
+        clip_to_epsilon: bool = False,
+        targeted: bool = False,
     ):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon, targeted=targeted)
         check(0 < gamma < 1, f"`gamma` must lie between 0 and 1. Received: gamma={gamma}.")
