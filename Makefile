@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CONVERTERS := $(VENV)/.converters
 DEMO := runs/demo
 QUICK_TESTS := tests/utils tests/report tests/test_import.py tests/test_threat.py tests/test_losses.py \
 	tests/data/test_names.py tests/training/test_options.py tests/programs/test_configs.py \
@@ -25,6 +26,14 @@ $(STAMP): setup.py pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,analysis]"
 	touch $@
 
+# What the tests of ONNX and LiteRT files need; no installed version changes. Where it fails, these tests are
+# skipped. PyTorch is not installed: its wheels have several gigabytes.
+$(CONVERTERS): $(STAMP)
+	$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e ".[onnx,litert]" \
+		|| echo "The extras 'onnx' and 'litert' cannot be installed beside this TensorFlow: tests of ONNX files are skipped."
+	touch $@
+
 # Nothing is removed: what is finished is kept, and what was interrupted continues.
 demo: $(STAMP)
 	bin/train --flagfile=configs/digits_trades_he.flags --workdir=$(DEMO)
@@ -41,7 +50,7 @@ lint: $(STAMP)
 check: $(STAMP) lint
 	$(BIN)/python -m pytest $(QUICK_TESTS)
 
-test: $(STAMP) lint
+test: $(CONVERTERS) lint
 	$(BIN)/python -m pytest -n 2 --dist=worksteal
 
 clean:

@@ -12,6 +12,12 @@ VERSION = re.search(
 ).group(1)
 
 
+def description() -> str:
+    """README.md without links into the repository, which lead nowhere on other pages, such as PyPI's."""
+    text = (HERE / "README.md").read_text()
+    return re.sub(r"\[([^\]]+)\]\((?!https?://)([^)#]+)[^)]*\)", r"\1 (`\2`)", text)
+
+
 class BuildWithRecipes(build_py):
     """Puts the recipes of `configs/` into the package; an editable install finds them in the checkout."""
 
@@ -30,7 +36,7 @@ setup(
     version=VERSION,
     description="Adversarial training with hypersphere embedding, and honest robustness evaluation, "
     "for TensorFlow and Keras 3",
-    long_description=(HERE / "README.md").read_text(),
+    long_description=description(),
     long_description_content_type="text/markdown",
     author="athe_tf developers",
     license="Apache-2.0",

@@ -1,6 +1,7 @@
 """Training losses: cross-entropy with an angular margin, and divergences between two predictions.
 
-The functions work on a batch and return one value per example; `athe_tf.training` averages them.
+The functions work on a batch and return one value per example; `athe_tf.training` averages them. They and
+`MarginCrossentropy` are made of `keras.ops`: like `CosineDense`, they run on every backend of Keras.
 """
 
 import math
@@ -9,13 +10,13 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from athe_tf.layers.cosine_dense import CosineDense, LogitsOrigin, origin_of
 from athe_tf.utils.choices import MARGIN_FORMS
 from athe_tf.utils.errors import InputError, check, check_choice
-from athe_tf.utils.graph_checks import checked_labels, checked_probabilities
 from athe_tf.utils.keras_compat import all_layers
+from athe_tf.utils.label_checks import checked_labels, checked_probabilities
 
 __all__ = [
     "MarginCrossentropy",
@@ -31,7 +32,7 @@ SMALLEST_SQUARED_LENGTH = 1e-24
 SMALLEST_SQUARED_SINE = 1e-14
 
 
-def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> tf.Tensor:
+def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> Any:
     """Cross-entropy from logits, with `shift` subtracted from the true logit; one value per example.
 
     Example:
@@ -40,8 +41,8 @@ def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: flo
     >>> athe_tf.losses.margin_crossentropy(np.array([0]), logits, shift=3.0).numpy().round(4)
     array([0.6931], dtype=float32)
 
-    A label outside of `[0, L)` is an error; in a function compiled by XLA, which has no assertions, its loss
-    is NaN.
+    A label outside of `[0, L)` is an error; in a function compiled by XLA, as all of JAX are, its loss is
+    NaN: XLA has no assertions.
 
     Args:
         labels: Integer labels `[N]`.
@@ -56,27 +57,30 @@ def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: flo
     return _unless_invalid(losses, (labels >= 0) & (labels < classes))
 
 
-def crossentropy_of_classes(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> tf.Tensor:
+def crossentropy_of_classes(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> Any:
     """`margin_crossentropy` of labels that were checked before: those outside of `[0, L)` have no loss."""
-    classes = logits.shape[-1]
-    target = tf.one_hot(labels, classes, dtype=logits.dtype)
+    target = _one_hot(labels, logits)
     return _crossentropy_of_target(target, logits - shift * target, label_smoothing)
 
 
-def _crossentropy_of_target(target, logits, label_smoothing: float) -> tf.Tensor:
+def _one_hot(labels, logits) -> Any:
+    return ops.one_hot(labels, logits.shape[-1], dtype=keras.backend.standardize_dtype(logits.dtype))
+
+
+def _crossentropy_of_target(target, logits, label_smoothing: float) -> Any:
     # The one-hot form is twice differentiable; the sparse kernel was not for years (tensorflow#31700).
-    log_probabilities = tf.nn.log_softmax(logits)
+    log_probabilities = ops.log_softmax(logits)
     if label_smoothing:
         target = target * (1.0 - label_smoothing) + label_smoothing / logits.shape[-1]
-    return -tf.reduce_sum(target * log_probabilities, axis=-1)
+    return -ops.sum(target * log_probabilities, axis=-1)
 
 
-def _unless_invalid(losses, valid) -> tf.Tensor:
-    """The losses, and NaN for labels that are not valid, where XLA has dropped the assertion."""
-    return tf.where(valid, losses, tf.constant(float("nan"), losses.dtype))
+def _unless_invalid(losses, valid) -> Any:
+    """The losses, and NaN for labels that are not valid, where XLA has no assertions."""
+    return ops.where(valid, losses, float("nan"))
 
 
-def add_margin(target, logits, margin, scale: float, form: str = "cosine") -> tf.Tensor:
+def add_margin(target, logits, margin, scale: float, form: str = "cosine") -> Any:
     """Logits that are harder to get right: those of the true class lose a margin.
 
     With one-hot labels only the true logit changes. With soft labels, as of mixup, every logit moves the
@@ -95,24 +99,26 @@ def add_margin(target, logits, margin, scale: float, form: str = "cosine") -> tf
         scale: The scale of the head.
         form: See `MarginCrossentropy`. Defaults to `"cosine"`.
     """
+    target, logits = ops.convert_to_tensor(target), ops.convert_to_tensor(logits)
+    margin = np.asarray(margin)
     if form != "arc":
-        return logits - tf.constant(scale * margin, logits.dtype) * target
+        return logits - ops.convert_to_tensor(scale * margin, logits.dtype) * target
     return (1.0 - target) * logits + target * _turned(logits, margin, scale)
 
 
-def _turned(logits, margin, scale: float) -> tf.Tensor:
+def _turned(logits, margin, scale: float) -> Any:
     """`scale * cos(theta + margin)` from `scale * cos(theta)`; decreases in theta on all of [0, pi]."""
     # (s - y)(s + y) is exact to the last digits for angles near 0 and pi, where s^2 - y^2 cancels.
     squared = (scale - logits) * (scale + logits)
-    sine = tf.sqrt(tf.maximum(squared, SMALLEST_SQUARED_SINE * scale**2))
-    cosine_of_margin = tf.constant(np.cos(margin), logits.dtype)
-    turned = logits * cosine_of_margin - sine * tf.constant(np.sin(margin), logits.dtype)
+    sine = ops.sqrt(ops.maximum(squared, SMALLEST_SQUARED_SINE * scale**2))
+    cosine_of_margin = ops.convert_to_tensor(np.cos(margin), logits.dtype)
+    turned = logits * cosine_of_margin - sine * ops.convert_to_tensor(np.sin(margin), logits.dtype)
     # cos rises again where theta + margin > pi. Its mirror image at -1 goes on falling, without a kink.
     beyond = logits < -scale * cosine_of_margin
-    return tf.where(beyond, -2.0 * scale - turned, turned)
+    return ops.where(beyond, -2.0 * scale - turned, turned)
 
 
-def kl_divergence(reference_logits, logits) -> tf.Tensor:
+def kl_divergence(reference_logits, logits) -> Any:
     """`KL(softmax(reference) || softmax(logits))`; one value per example.
 
     Computed from log-softmax on both sides, so that a probability that underflows to zero contributes
@@ -128,11 +134,11 @@ def kl_divergence(reference_logits, logits) -> tf.Tensor:
         reference_logits: `[N, L]`.
         logits: `[N, L]`.
     """
-    log_p = tf.nn.log_softmax(reference_logits)
-    return tf.reduce_sum(tf.exp(log_p) * (log_p - tf.nn.log_softmax(logits)), axis=-1)
+    log_p = ops.log_softmax(reference_logits)
+    return ops.sum(ops.exp(log_p) * (log_p - ops.log_softmax(logits)), axis=-1)
 
 
-def prediction_crossentropy(reference_logits, logits) -> tf.Tensor:
+def prediction_crossentropy(reference_logits, logits) -> Any:
     """`-sum of softmax(reference) * log softmax(logits)`; one value per example.
 
     It is `kl_divergence` plus the entropy of the reference.
@@ -147,10 +153,10 @@ def prediction_crossentropy(reference_logits, logits) -> tf.Tensor:
         reference_logits: `[N, L]`.
         logits: `[N, L]`.
     """
-    return -tf.reduce_sum(tf.nn.softmax(reference_logits) * tf.nn.log_softmax(logits), axis=-1)
+    return -ops.sum(ops.softmax(reference_logits) * ops.log_softmax(logits), axis=-1)
 
 
-def logit_pairing(logits, other_logits, form: str = "mse") -> tf.Tensor:
+def logit_pairing(logits, other_logits, form: str = "mse") -> Any:
     """The distance between two predictions; one value per example.
 
     Example:
@@ -165,11 +171,11 @@ def logit_pairing(logits, other_logits, form: str = "mse") -> tf.Tensor:
         form: `"mse"` (default), the mean of the squared differences over the classes, or `"l2"`, the
             Euclidean norm of the difference.
     """
-    squares = tf.square(logits - other_logits)
+    squares = ops.square(logits - other_logits)
     if form == "mse":
-        return tf.reduce_mean(squares, axis=-1)
+        return ops.mean(squares, axis=-1)
     # The slope of the root is infinite at 0, where the two predictions are the same.
-    return tf.sqrt(tf.maximum(tf.reduce_sum(squares, axis=-1), SMALLEST_SQUARED_LENGTH))
+    return ops.sqrt(ops.maximum(ops.sum(squares, axis=-1), SMALLEST_SQUARED_LENGTH))
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")
@@ -277,20 +283,20 @@ class MarginCrossentropy(keras.losses.Loss):
         if _are_probabilities(y_true, y_pred):
             return self._of_target(checked_probabilities(y_true), y_pred)
         check(
-            y_true.shape.rank != y_pred.shape.rank or y_true.shape[-1] in (1, None),
+            y_true.ndim != y_pred.ndim or y_true.shape[-1] in (1, None),
             f"Expected labels as integers of shape [batch], or as probabilities of shape {y_pred.shape}. "
             f"Received: the shape {y_true.shape}. Give the model one logit per class.",
         )
-        labels = tf.reshape(y_true, tf.shape(y_pred)[:-1])
+        labels = ops.reshape(y_true, ops.shape(y_pred)[:-1])
         if self.form != "arc" and not isinstance(self.margin, list):
             return margin_crossentropy(labels, y_pred, self.scale * self.margin, self.label_smoothing)
         classes = y_pred.shape[-1]
         labels = checked_labels(labels, classes)
-        losses = self._of_target(tf.one_hot(labels, classes, dtype=y_pred.dtype), y_pred)
+        losses = self._of_target(_one_hot(labels, y_pred), y_pred)
         return _unless_invalid(losses, (labels >= 0) & (labels < classes))
 
-    def _of_target(self, target, logits) -> tf.Tensor:
-        harder = add_margin(target, logits, np.asarray(self.margin), self.scale, self.form)
+    def _of_target(self, target, logits) -> Any:
+        harder = add_margin(target, logits, self.margin, self.scale, self.form)
         return _crossentropy_of_target(target, harder, self.label_smoothing)
 
     def _check_classes(self, classes: int) -> None:
@@ -346,7 +352,7 @@ def _checked_margin(margin: Any, form: str) -> float | list[float]:
 
 def _are_probabilities(y_true, y_pred) -> bool:
     classes = y_pred.shape[-1]
-    return y_true.shape.rank == y_pred.shape.rank and y_true.shape[-1] == classes and classes != 1
+    return y_true.ndim == y_pred.ndim and y_true.shape[-1] == classes and classes != 1
 
 
 def _only_head(model_or_layer) -> CosineDense:

@@ -18,6 +18,8 @@ GAUSSIAN_START = 0.001
 TINY = 1e-12
 # A norm is the rounded sum of rounded differences: a strict comparison would reject images on the sphere.
 TOLERANCE = 1e-6
+# The highest level of a pixel in an 8-bit image.
+LEVELS = 255
 
 
 def per_example(values):
@@ -28,6 +30,11 @@ def per_example(values):
 def flat(x):
     """Images as rows: `[N, H, W, C]` to `[N, H * W * C]`."""
     return tf.reshape(x, [tf.shape(x)[0], -1])
+
+
+def nearest_level(x):
+    """Pixels of [0, 1] as whole numbers from 0 to 255, as PNG stores them."""
+    return tf.floor(LEVELS * x + 0.5)
 
 
 class ThreatModel:
@@ -128,6 +135,24 @@ class ThreatModel:
         epsilon = tf.cast(self.epsilon, tf.float32)
         return norm <= epsilon + TOLERANCE * tf.minimum(epsilon, 1.0)
 
+    def eight_bit(self, x, x_adv):
+        """`x_adv` as a PNG file stores it: 8 bits per pixel, and in the ball around the 8-bit version of `x`.
+
+        Every pixel goes to the nearest level. In an image that leaves the ball by that, the perturbation is
+        rounded towards zero instead.
+
+        Example:
+
+        >>> x, x_adv = tf.fill([1, 1, 1, 1], 0.2), tf.fill([1, 1, 1, 1], 0.2145)
+        >>> float(255 * threat_model("l2", 4 / 255).eight_bit(x, x_adv)[0, 0, 0, 0])
+        55.0
+        """
+        clean, nearest = nearest_level(x), nearest_level(x_adv)
+        delta = LEVELS * (x_adv - x)
+        shortened = clean + tf.sign(delta) * tf.floor(tf.abs(delta))
+        inside = self.within(self.length((nearest - clean) / LEVELS))
+        return tf.where(per_example(inside), nearest, shortened) / LEVELS
+
     def random_start(self, x, ids, seed, kind="uniform"):
         """An admissible point near `x`, a pure function of (seed, id of the example)."""
         if kind == "zero":
@@ -159,6 +184,10 @@ class Linf(ThreatModel):
 
     def stretch(self, x, delta):
         return tf.clip_by_value(x + self.epsilon * tf.sign(delta), 0.0, 1.0)
+
+    def eight_bit(self, x, x_adv):
+        clean, most = nearest_level(x), tf.floor(LEVELS * self.epsilon * (1 + TOLERANCE))
+        return tf.clip_by_value(nearest_level(x_adv), clean - most, clean + most) / LEVELS
 
     def ascent(self, gradient):
         return tf.sign(gradient)

@@ -6,6 +6,7 @@ command, run again, must end with the undisturbed result and leave no temporary 
 
     python -m benchmarks.faults                          # all points of all programs: hours
     python -m benchmarks.faults --program=export --faults=SIGKILL,ENOSPC
+    python -m benchmarks.faults --faults=ENOSPC,EACCES,EIO --rotate    # one error per point, in turn
     python -m benchmarks.faults --every=20               # a sample
 """
 
@@ -256,16 +257,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--program", choices=[*CASES], action="append", help="Defaults to all.")
     parser.add_argument("--faults", default=",".join(FAULTS))
+    parser.add_argument("--rotate", action="store_true", help="One fault per point, in turn.")
     parser.add_argument("--every", type=int, default=1, help="Only every so many points.")
     options = parser.parse_args()
+    faults = options.faults.split(",")
     lost = 0
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.program or CASES:
             before, expected, points = undisturbed(CASES[name], pathlib.Path(scratch))
             print(f"{name}: {len(points)} points, {len(expected)} files in the result", flush=True)
             tried = 0
-            for fault in options.faults.split(","):
-                for point in range(1, len(points) + 1, options.every):
+            for point in range(1, len(points) + 1, options.every):
+                for fault in [faults[point % len(faults)]] if options.rotate else faults:
                     outcome = disturb(CASES[name], before, expected, point, fault)
                     tried += 1
                     if outcome.problem is not None:

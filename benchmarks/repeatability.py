@@ -2,6 +2,7 @@
 
     python -m benchmarks.repeatability                           # every framework, 200 repeats, under load
     python -m benchmarks.repeatability --rows=TRADES,ALP --repeats=60 --steps=1
+    python -m benchmarks.repeatability --cost --repeats=20 --load=0   # what it costs that they do not differ
 
 Every repeat starts from the same weights, optimizer state and images, and its result is compared bit for bit
 with the first. Busy processes compete for the cores meanwhile: what depends on the order in which threads
@@ -11,9 +12,10 @@ finish shows more often under load.
 import argparse
 import hashlib
 import multiprocessing
+from unittest import mock
 
 import athe_tf  # noqa: F401  (before TensorFlow: turns oneDNN on)
-from benchmarks.timing import table
+from benchmarks.timing import interleaved, table
 from benchmarks.train_step import ROWS, contains, step_of, trainer_for
 
 import numpy as np  # isort: skip
@@ -43,6 +45,24 @@ def differing(trainer, step, repeats: int) -> int:
     return sum(result != results[0] for result in results[1:])
 
 
+def measured(name: str, framework: str, head: str, arguments, x, y) -> str:
+    """What the table says of a row."""
+    if arguments.cost:
+        ratio = cost(lambda: step_of(trainer_for(name, framework, head, arguments), x, y), arguments.repeats)
+        return f"{ratio:.3f}"
+    trainer = trainer_for(name, framework, head, arguments)
+    return str(differing(trainer, step_of(trainer, x, y), arguments.repeats))
+
+
+def cost(make_step, repeats: int) -> float:
+    """The time of a repeatable step over that of the same step as TensorFlow optimizes it by itself."""
+    steps = {"repeatable": make_step()}
+    with mock.patch("athe_tf.training.adversarial_model.repeatable", lambda function: function):
+        steps["as it comes"] = make_step()
+    best = interleaved(steps, repeats)
+    return best["repeatable"] / best["as it comes"]
+
+
 def keep_busy() -> None:
     """Computes until it is ended."""
     while True:
@@ -58,6 +78,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--rows", default=",".join(name for name, _, _ in ROWS))
     parser.add_argument("--without", default="again", help="rows to leave out")
+    parser.add_argument("--cost", action="store_true", help="measure the time instead")
     parser.add_argument("--load", type=int, default=1, help="busy processes beside the measurement")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -67,14 +88,13 @@ def main() -> None:
     load = [context.Process(target=keep_busy, daemon=True) for _ in range(arguments.load)]
     for process in load:
         process.start()
-    rows = [("step", "repeats that differ", "of")]
+    rows = [("step", "time, repeatable over not" if arguments.cost else "repeats that differ", "repeats")]
     try:
         for name, framework, head in ROWS:
             if contains(name, arguments.rows) and not contains(name, arguments.without):
-                trainer = trainer_for(name, framework, head, arguments)
-                count = differing(trainer, step_of(trainer, x, y), arguments.repeats)
-                rows.append((name, count, arguments.repeats))
-                print(f"{name}: {count} of {arguments.repeats} differ", flush=True)
+                found = measured(name, framework, head, arguments, x, y)
+                rows.append((name, found, arguments.repeats))
+                print(f"{name}: {found}, {arguments.repeats} repeats", flush=True)
     finally:
         for process in load:
             process.terminate()

@@ -192,16 +192,16 @@ def evaluation(devices):
     x, _ = tiny_batch(40)
     y = np.argmax(net(x), axis=-1)
     seen = []
-    original = driver.record
+    original = driver.StageRun._record
 
-    def record(result, rows, outcome, *memory):
-        seen.append((len(rows), outcome.success.device.rpartition("device:")[2]))
-        return original(result, rows, outcome, *memory)
+    def record(stage, images, rounds, outcome):
+        seen.append((len(images), outcome.success.device.rpartition("device:")[2]))
+        return original(stage, images, rounds, outcome)
 
     found = {}
     for which, target in (("one", athe_tf.victim(net)), ("two", replicated_victim(net, devices))):
         seen.clear()
-        driver.record = record
+        driver.StageRun._record = record
         try:
             with parallel.over_devices(devices if which == "two" else []):
                 results = [
@@ -209,7 +209,7 @@ def evaluation(devices):
                     for name in ("pgd-3x2", "square-20")
                 ]
         finally:
-            driver.record = original
+            driver.StageRun._record = original
         found[f"evaluation/{which}"] = np.stack([result.success for result in results])
         found[f"evaluation/queries_{which}"] = np.stack([result.queries for result in results])
     assert 0 < found["evaluation/one"].mean() < 1

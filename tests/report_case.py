@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 
+from athe_tf.report.png import encode
 from athe_tf.utils.digests import file_digest
 
 CLASSES, IMAGES = 10, 500
@@ -44,6 +45,22 @@ def small_evaluation(accuracy=0.5, **changes) -> dict:
         "versions": {"athe_tf": "0.1.0"},
         **changes,
     }
+
+
+def write_analysis(folder, name="linearity", **changes):
+    """Writes the file of an analysis as `bin/analyze` does, with a picture of one pixel."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.png").write_bytes(encode(np.zeros((1, 1))))
+    content = {
+        "athe_tf": "analysis",
+        "analysis": name,
+        "summary": "distance of the loss from its tangent",
+        "caption": "Lower is more linear. 4 images.",
+        "pictures": [f"{name}.png"],
+        "models": [],
+        **changes,
+    }
+    (folder / f"{name}.json").write_text(json.dumps(content))
 
 
 def write_evaluation(folder, data, config=None, metrics=False, examples=None):
@@ -141,7 +158,7 @@ def _headline() -> dict:
         "worst_case_interval": _interval(0.624),
         "attacks": [
             _attack("fgsm", 0.716, 0.9),
-            _attack("pgd-20", 0.668),
+            _attack("pgd-20", 0.668, eight_bit={"tested": 142, "still_adversarial": 71}),
             _attack("cw-linf-20", 0.674),
             _attack("pgd-20", 0.842, epsilon=0.1),
             _attack("deepfool", 0.702, norms=norms, remarks=["2 images ran out of steps"]),
@@ -150,6 +167,13 @@ def _headline() -> dict:
             {"name": "feature", "not_run": "The victim has no features. Give a .keras file."},
         ],
         "warnings": ["Cross-entropy at scale 1 overestimates the accuracy by 4.2 points."],
+        "eight_bit": {
+            "tested": 730,
+            "still_adversarial": 511,
+            "accuracy": 0.688,
+            "interval": _interval(0.688),
+            "flags": {"pgd-20": "1" * 71 + "0" * (IMAGES - 71)},
+        },
         "flags": {"clean": "1" * IMAGES},
         "versions": {"athe_tf": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "python": "3.11.2"},
     }
@@ -213,6 +237,15 @@ def _parts() -> dict:
             {"tool": "foolbox", "attack": "pgd-20", "ours": 0.668, "theirs": 0.674, "difference": -0.006},
             {"tool": "art", "attack": "pgd-20", "not_run": "The package is not installed."},
         ],
+        "conversion": {
+            "parent": "best.keras",
+            "clean_accuracy": 0.958,
+            "worst_case_accuracy": 0.61,
+            "attacks": ["apgd-ce", "apgd-t", "square-1000"],
+            "same_predictions": 0.988,
+            "mean_difference": 0.034,
+            "largest_difference": 0.41,
+        },
         "transfer": {
             "sources": ["runs/demo", "runs/standard"],
             "targets": ["runs/demo", "runs/standard"],

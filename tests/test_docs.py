@@ -1,5 +1,6 @@
 """Examples in README.md, docs/ and docstrings run, and give what they say."""
 
+import ast
 import contextlib
 import dataclasses
 import doctest
@@ -17,17 +18,13 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.utils.options import option
+from tests.doc_examples import PAGES, TUTORIALS, examples
 from tests.public_packages import PACKAGES
 from tests.report_case import small_evaluation, write_evaluation
 from tests.small_runs import tiny_batch, tiny_net
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = [
-    pytest.param(code, id=f"{page.stem}-{number}")
-    for page in PAGES
-    for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S), 1)
-]
+EXAMPLES = [pytest.param(code, id=name) for name, code in examples()]
 
 
 def public_objects():
@@ -101,7 +98,12 @@ def test_an_example_runs(code, tmp_path, monkeypatch):
     names = {"athe_tf": athe_tf, "model": net, "net": net, "x": x, "y": y, "images": x, "labels": y}
     if "photos/" in code:
         write_photos(tmp_path / "photos")
-    code = code.replace("epochs=10", "epochs=1")  # less time, the same code
+    for shown, less in (
+        ("epochs=10", "epochs=1"),
+        ("EPOCHS = 10", "EPOCHS = 1"),
+        ("examples=200", "examples=20"),
+    ):
+        code = code.replace(shown, less)  # less time, the same code
     exec(compile(code, "example", "exec"), {} if "import athe_tf" in code else names)
 
 
@@ -110,7 +112,14 @@ def anchors_of(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_begins_as_those_of_keras_do(path):
+    header = ast.get_docstring(ast.parse(path.read_text()))
+    names = [line.partition(":")[0] for line in header.splitlines()]
+    assert names == ["Title", "Author", "Date created", "Last modified", "Description", "Accelerator"]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if "://" in target:

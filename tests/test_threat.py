@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from scipy.optimize import minimize
 
-from athe_tf.threat import project_l1_box, threat_model
+from athe_tf.threat import LEVELS, nearest_level, project_l1_box, threat_model
 from athe_tf.utils.choices import NORMS
 from athe_tf.utils.errors import InputError
 
@@ -138,3 +138,29 @@ def test_a_stretched_perturbation_has_the_length_of_the_radius(norm):
     threat = threat_model(norm, {"linf": 0.1, "l2": 1.0, "l1": 0.3}[norm])
     moved = threat.stretch(grey, RNG.choice([-0.3, 0.3], size=grey.shape).astype("float32"))
     np.testing.assert_allclose(threat.distance(grey, moved), threat.epsilon, rtol=1e-4)
+
+
+# 8/255 is a whole number of levels, the others are not.
+@pytest.mark.parametrize(
+    ("norm", "epsilon"),
+    [("linf", 8 / 255), ("linf", 0.031), ("l2", 0.3), ("l2", 0.05), ("l1", 2.0), ("l1", 0.5)],
+)
+@pytest.mark.parametrize("on_grid", [True, False])
+def test_eight_bit_images_are_levels_in_the_ball_around_the_eight_bit_image(norm, epsilon, on_grid):
+    threat = threat_model(norm, epsilon)
+    clean = nearest_level(IMAGES).numpy() / np.float32(LEVELS)
+    x = clean if on_grid else IMAGES
+    x_adv = threat.random_start(x, np.arange(50), 3)
+    stored = threat.eight_bit(x, x_adv).numpy()
+    np.testing.assert_array_equal(np.round(stored * 255).astype(np.uint8) / np.float32(255), stored)
+    assert threat.within(threat.distance(clean, stored)).numpy().all()
+    # The perturbation loses less than a level, and a clean image off the grid moves by half a level.
+    assert np.abs(stored - x_adv).max() <= (1.0 if on_grid else 1.5) / 255 + 1e-6
+
+
+def test_eight_bit_images_are_the_nearest_levels_where_the_radius_is_a_whole_number_of_levels():
+    clean = nearest_level(IMAGES).numpy() / np.float32(LEVELS)
+    threat = threat_model("linf", 8 / 255)
+    x_adv = threat.random_start(clean, np.arange(50), 3).numpy()
+    levels = np.floor(255 * x_adv.astype("float64") + 0.5).astype("float32")
+    np.testing.assert_array_equal(threat.eight_bit(clean, x_adv), levels / np.float32(255))

@@ -1,4 +1,4 @@
-"""Type checkers and editors see the library's own types behind its public calls."""
+"""Type checkers and editors see the library's own types behind its public calls, and accept the docs."""
 
 import pathlib
 import re
@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+
+from tests import doc_examples
 
 ROOT = pathlib.Path(__file__).parents[1]
 CALLS = ROOT / "tests" / "typing" / "ten_calls.py"
@@ -18,13 +20,24 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def revealed():
-    """From the number of a line to the type that mypy reveals there, with the project's settings."""
-    # The package is found from the root; the file given replaces the `packages` of the settings.
-    command = [sys.executable, "-m", "mypy", "--config-file=pyproject.toml", str(CALLS)]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
-    assert ": error:" not in output, output
-    return {int(line): kind for line, kind in re.findall(r':(\d+): note: Revealed type is "(.+)"', output)}
+def output(tmp_path_factory):
+    """What mypy says of these calls and of the examples in the docs, with the project's settings."""
+    examples = doc_examples.write(tmp_path_factory.mktemp("examples"))
+    # The package is found from the root; the files given replace the `packages` of the settings.
+    command = [sys.executable, "-m", "mypy", "--config-file=pyproject.toml", CALLS, *examples]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def revealed(output):
+    """From the number of a line of `ten_calls.py` to the type that mypy reveals there."""
+    notes = re.findall(r'ten_calls\.py:(\d+): note: Revealed type is "(.+)"', output)
+    return {int(line): kind for line, kind in notes}
+
+
+def test_mypy_accepts_the_calls_and_the_examples_of_the_docs(output):
+    assert len(list(doc_examples.examples())) > 10
+    assert ": error:" not in output and "no issues found" in output, output
 
 
 @pytest.mark.parametrize("line", EXPECTED, ids=EXPECTED.values())

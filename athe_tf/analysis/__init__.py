@@ -1,7 +1,8 @@
 """See why: analyses of a trained classifier, as numbers and pictures.
 
 Each analysis is a function of a model and images. It returns a small result with `plot(ax=None)`, `to_dict()`
-and a `repr`; `compare` puts the results of several models into one picture.
+and a `repr`; `compare` puts the results of several models into one picture; `write` and `read` keep them in
+JSON files.
 
 | file | question | where in the papers |
 |---|---|---|
@@ -13,12 +14,15 @@ and a `repr`; `compare` puts the results of several models into one picture.
 | `attack_steps.py` | how many steps does an attack need, and training? | HE, Fig. 2 left |
 | `perturbations.py` | what do perturbations look like? | HE, Fig. 2 right |
 | `linearity.py` | how far is the loss from its tangent? | LLR |
-| `hessian.py`, `landscape.py` | how curved is the adversarial loss in the weights? | PAS |
+| `hessian.py` | how curved is the adversarial loss in the weights? | PAS |
+| `landscape.py` | what does the loss look like around the weights, or around the images? | PAS |
 | `gradient_scattering.py` | how much do neighbouring weights disagree about the adversarial gradient? | PAS |
 | `decision_map.py` | which classes lie around an image? | |
 
-`result.py` is the base of all results, `drawing.py` has colours and figures, `subject.py` a model with its
-images and attack, `weights.py` gradients and Hessian-vector products. matplotlib is imported only by `plot`.
+`names.py` is the registry, `result.py` the base of all results, `files.py` reads and writes them,
+`drawing.py` has colours and figures, `subject.py` a model with its images and attack, `requirements.py` what
+the model must have, `directions.py` the directions of planes, `weights.py` gradients and Hessian-vector
+products. matplotlib is imported only by `plot`.
 """
 
 import lazy_loader

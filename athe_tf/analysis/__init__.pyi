@@ -3,6 +3,7 @@ from .attack_steps import AttackSteps, TrainingSteps, attack_steps, training_ste
 from .attack_with_fn import AttackWithFN, attack_with_fn
 from .class_bias import ClassBias, class_bias
 from .decision_map import DecisionMap, decision_map
+from .files import read, write
 from .fn_direction import FNDirection, PlaneDirections, fn_direction, plane_directions
 from .gradient_ratio import GradientRatio, gradient_ratio
 from .gradient_scattering import GradientScattering, gradient_scattering
@@ -47,5 +48,7 @@ __all__ = [
     "linearity",
     "perturbations",
     "plane_directions",
+    "read",
     "training_steps",
+    "write",
 ]

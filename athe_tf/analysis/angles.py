@@ -8,9 +8,8 @@ from athe_tf.analysis import drawing
 from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
 from athe_tf.analysis.subject import Subject
-from athe_tf.evaluation.heads import ANGULAR_HEADS, head_of
 from athe_tf.evaluation.heads import angles as angles_of
-from athe_tf.utils.errors import InputError
+from athe_tf.evaluation.heads import head_of
 
 BINS = np.linspace(0.0, 180.0, 61)
 
@@ -36,10 +35,10 @@ class Angles(AnalysisResult):
     panels = 3
     what_to_see = (
         "Left: angle of features to their true class; the attack shifts the dashed curve to the right. "
-        "Middle: angles between class weights; the vertical line is the simplex, where classes are as "
-        "far apart as possible. Right: lengths of the features, which the head ignores."
+        "Middle: angles between class weights; the vertical line is the simplex, where classes are as far "
+        "apart as possible. Right: lengths of the features, which the head ignores."
     )
-    size = (4.2, 3.4)
+    size = (4.4, 3.4)
 
     clean: np.ndarray
     adversarial: np.ndarray
@@ -55,38 +54,20 @@ class Angles(AnalysisResult):
             "adversarial": float(self.adversarial.mean()),
             "smallest angle between classes": float(self.between_classes.min()),
             "simplex": self.simplex,
-            "spread of feature lengths (std / mean)": float(norms.std() / max(norms.mean(), 1e-12)),
+            "relative spread of feature lengths": float(norms.std() / max(norms.mean(), 1e-12)),
         }
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         left, middle, right = axes
-        color = drawing.color(series)
-        for values, kind, dash in (
-            (self.clean, "clean", "-"),
-            (self.adversarial, "adversarial", (0, (4, 2))),
-        ):
-            left.hist(values, BINS, histtype="step", linewidth=drawing.hist_width(series), color=color,
-                      linestyle=dash, label=f"{self.model}, {kind}")  # fmt: skip
-        middle.hist(
-            self.between_classes,
-            BINS,
-            histtype="step",
-            linewidth=drawing.hist_width(series),
-            color=color,
-            label=self.model,
-        )
-        middle.axvline(self.simplex, color="#1a2128", linewidth=1.2)
-        right.hist(
-            self.feature_norms,
-            30,
-            histtype="step",
-            linewidth=drawing.hist_width(series),
-            color=color,
-            label=self.model,
-        )
-        both = np.concatenate([self.clean, self.adversarial])
-        left.set_xlim(min(left.get_xlim()[0] if series else 180, both.min() - 5), both.max() + 25)
-        middle.set_xlim(40, 160)
+        drawing.histogram(left, self.clean, BINS, series, f"{self.model}, clean")
+        drawing.histogram(left, self.adversarial, BINS, series, f"{self.model}, adversarial", dashed=True)
+        drawing.histogram(middle, self.between_classes, BINS, series, self.model)
+        middle.axvline(self.simplex, color=drawing.INK, linewidth=1.2)
+        drawing.histogram(right, self.feature_norms, 30, series, self.model)
+        every = np.concatenate([part for one in results for part in (one.clean, one.adversarial)])
+        left.set_xlim(every.min() - 5, every.max() + 5)
+        pairs = np.concatenate([one.between_classes for one in results])
+        middle.set_xlim(min(pairs.min(), self.simplex) - 5, max(pairs.max(), self.simplex) + 10)
         drawing.finish(left, "angle to the true class (degrees)", "number of images")
         drawing.finish(middle, "angle between class weights (degrees)", "pairs of classes")
         drawing.finish(right, "length of features", "number of images")
@@ -105,15 +86,9 @@ def angles(model, data, attack=None, options: AnalysisOptions | None = None) -> 
         attack: A PGD attack. Defaults to PGD-10 within 8/255.
         options: Number of images and the like.
     """
-    subject = Subject(model, data, attack, options)
+    subject = Subject("angles", model, data, attack, options)
     head = head_of(subject.victim)
-    if head not in ANGULAR_HEADS:
-        raise InputError(
-            f"Angles need a hypersphere head: one of {list(ANGULAR_HEADS)}. Received: "
-            f"'{subject.victim.name}' with head '{head}'. Convert the model with "
-            "athe_tf.models.to_hypersphere."
-        )
-    weights = subject.class_weights("angles").numpy().astype("float64")
+    weights = subject.class_weights().numpy().astype("float64")
     features = np.concatenate([subject.victim.compiled_features(x).numpy() for x, _, _ in subject.batches()])
     cosines = np.clip(weights.T @ weights, -1.0, 1.0)[np.triu_indices(weights.shape[1], 1)]
 

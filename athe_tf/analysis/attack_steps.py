@@ -29,7 +29,7 @@ class AttackSteps(AnalysisResult):
     analysis = "attack_steps"
     what_to_see = (
         "Accuracy under attacks of more and more steps. A curve that is flat at its end: further steps find "
-        "nothing new. A curve that still falls: the attack is not converged."
+        "no more adversarial images. A curve that still falls: the attack has not converged."
     )
     xlabel = "steps of the attack"
 
@@ -39,15 +39,19 @@ class AttackSteps(AnalysisResult):
     @property
     def key_numbers(self):
         return {
-            f"accuracy at {self.steps[0]} (%)": 100 * float(self.accuracies[0]),
-            f"at {self.steps[-1]} (%)": 100 * float(self.accuracies[-1]),
+            f"accuracy at {_count(self.steps[0])} (%)": 100 * float(self.accuracies[0]),
+            f"at {_count(self.steps[-1])} (%)": 100 * float(self.accuracies[-1]),
         }
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
         ax.plot(self.steps, 100 * self.accuracies, label=self.model, **drawing.line_style(series))
         ax.set_xticks(self.steps)
         drawing.finish(ax, self.xlabel, "accuracy (%)")
+
+
+def _count(steps: int) -> str:
+    return f"{steps} step{'' if steps == 1 else 's'}"
 
 
 class TrainingSteps(AttackSteps):
@@ -90,7 +94,7 @@ def attack_steps(
         steps: Numbers of steps, ascending. Defaults to 1, 2, 3, 5, 7, 10 and 20.
     """
     check(len(steps) > 0, "`steps` must not be empty.")
-    subject = Subject(model, data, attack, options)
+    subject = Subject("attack_steps", model, data, attack, options)
     attacks = (subject.attack.replace(steps=count) for count in steps)
     accuracies = [subject.accuracy(one) for one in subject.track(attacks, len(steps))]
     facts = subject.facts(attack=ball_text(subject.attack))
@@ -119,7 +123,7 @@ def training_steps(models, data, attack=None, options: AnalysisOptions | None = 
     )
     attack = PGD(8 / 255, steps=20) if attack is None else attack
     steps = tuple(sorted(models))
-    subjects = [Subject(models[count], data, attack, options) for count in steps]
+    subjects = [Subject("training_steps", models[count], data, attack, options) for count in steps]
     tracked = subjects[0].track(subjects, len(subjects))
     accuracies = [subject.accuracy(attack) for subject in tracked]
     return TrainingSteps(**subjects[0].facts(), steps=steps, accuracies=np.array(accuracies))

@@ -10,6 +10,7 @@ from athe_tf.analysis.result import AnalysisResult
 from athe_tf.analysis.subject import Subject, ball_text
 from athe_tf.attacks.feature_norm import FeatureNormPGD
 from athe_tf.attacks.gradient import PGD
+from athe_tf.utils.number_format import format_number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,16 +41,20 @@ class AttackWithFN(AnalysisResult):
 
     @property
     def key_numbers(self):
-        pairs = zip(self.steps, self.plain, self.normalized, strict=True)
-        return {f"PGD-{n} minus FN-PGD-{n} (%)": 100 * float(a - b) for n, a, b in pairs}
+        attacks = {"": self.plain, " with FN": self.normalized}
+        return {
+            f"PGD-{count}{kind} (%)": 100 * float(accuracies[i])
+            for i, count in enumerate(self.steps)
+            for kind, accuracies in attacks.items()
+        }
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
         drawing.bars(ax, 100 * self.plain, 0, 2, "PGD")
         drawing.bars(ax, 100 * self.normalized, 1, 2, "PGD with FN")
-        for place, values in ((-0.2, self.plain), (0.2, self.normalized)):
-            for i, value in enumerate(values):
-                ax.text(i + place, 100 * value, f"{100 * value:.1f}", ha="center", va="bottom", fontsize=10)
+        for place, values in enumerate((self.plain, self.normalized)):
+            for x, value in zip(drawing.bar_places(len(values), place, 2), 100 * values, strict=True):
+                ax.text(x, value, f"{value:.1f}", ha="center", va="bottom", fontsize=drawing.SMALL)
         ax.set_ylim(0, 100)
         ax.set_xticks(range(len(self.steps)), [str(n) for n in self.steps])
         drawing.finish(ax, "steps of the attack", "accuracy (%)", self.model)
@@ -60,8 +65,8 @@ def attack_with_fn(
 ) -> AttackWithFN:
     """Attacks a model with PGD, with and without normalized features in the loss (Table 7).
 
-    The paper does so with a standardly trained model, PGD-1 and PGD-2; a step is epsilon divided by the
-    number of steps, so that the border of the ball can be reached.
+    The paper does so with a standardly trained model, PGD-1 and PGD-2. Attacks start at the image. A step is
+    that of the attack, 2/255 by default as in the paper, so that the border of the ball is not reached.
 
     Example:
 
@@ -70,25 +75,26 @@ def attack_with_fn(
     Args:
         model: A Keras model that ends in a linear `Dense` or a `CosineDense`.
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: Its ball is used. Defaults to PGD within 8/255.
+        attack: Its ball and its step size are used. Defaults to PGD within 8/255 with steps of 2/255.
         options: Number of images and the like.
         steps: Numbers of steps. Defaults to `(1, 2)`.
 
     Reference:
         Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Table 7.
     """
-    subject = Subject(model, data, attack, options)
+    subject = Subject("attack_with_fn", model, data, attack, options)
     threat = subject.attack.threat
     FeatureNormPGD(threat.epsilon, threat.norm).check_victim(subject.victim)
 
     def accuracy(kind, count):
-        return subject.accuracy(kind(threat.epsilon, threat.norm, steps=count,
-                                     step_size=threat.epsilon / count, start="zero"))  # fmt: skip
+        step_size = subject.attack.step_size
+        attack = kind(threat.epsilon, threat.norm, steps=count, step_size=step_size, start="zero")
+        return subject.accuracy(attack)
 
     runs = [(kind, count) for count in steps for kind in (PGD, FeatureNormPGD)]
     found = [accuracy(kind, count) for kind, count in subject.track(runs, len(runs))]
     return AttackWithFN(
-        **subject.facts(attack=ball_text(subject.attack)),
+        **subject.facts(attack=ball_text(subject.attack), step_size=format_number(subject.attack.step_size)),
         steps=tuple(steps),
         plain=np.array(found[::2]),
         normalized=np.array(found[1::2]),

@@ -28,12 +28,13 @@ class ClassBias(AnalysisResult):
         labels: For each class, how many images were moved to it from another class.
         labels_unit_weights: The same for the model with class weights of equal length (their mean), attacked
             anew. Equal to `labels` for a head that normalizes its weights.
+        class_names: The names of the classes.
     """
 
     analysis = "class_bias"
     panels = 2
     what_to_see = (
-        "Left: lengths of class weights; equal bars mean that no class is favoured by its length. Right: the "
+        "Left: lengths of class weights; with equal bars, no class is favoured by its length. Right: the "
         "wrong labels that adversarial images get; a flat profile means no bias. Hollow markers: the same "
         "model with class weights of equal length (WN), where that makes a difference."
     )
@@ -41,6 +42,7 @@ class ClassBias(AnalysisResult):
     norms: np.ndarray
     labels: np.ndarray
     labels_unit_weights: np.ndarray
+    class_names: tuple[str, ...]
 
     @property
     def key_numbers(self):
@@ -56,26 +58,27 @@ class ClassBias(AnalysisResult):
             return 0.0
         return float(scipy.stats.spearmanr(self.norms, self.labels).statistic)
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         left, right = axes
-        classes = range(len(self.norms))
-        drawing.bars(left, self.norms, series, count, self.model)
-        drawing.bars(right, 100 * self.labels / self.images, series, count, self.model)
+        drawing.bars(left, self.norms, series, len(results), self.model)
+        drawing.bars(right, 100 * self.labels / self.images, series, len(results), self.model)
         if np.any(self.labels != self.labels_unit_weights):
-            self._draw_equal_lengths(right, series, 0.8 / count)
-        drawing.finish(left, "class (index)", "length of class weights")
-        drawing.finish(right, "wrong label after the attack (class index)", "share of images (%)")
-        if len(classes) <= 20:
-            for ax in axes:
-                ax.set_xticks(classes)
+            self._draw_equal_lengths(right, series, len(results))
+        drawing.finish(left, "class", "length of class weights")
+        drawing.finish(right, "wrong label after the attack", "share of images (%)")
+        for ax in axes:
+            drawing.category_ticks(ax, self.class_names)
 
-    def _draw_equal_lengths(self, ax, series: int, width: float) -> None:
-        places = [c - 0.4 + width * (series + 0.5) for c in range(len(self.norms))]
+    def _draw_equal_lengths(self, ax, series: int, count: int) -> None:
         ax.plot(
-            places, 100 * self.labels_unit_weights / self.images, linestyle="", markerfacecolor="white",
-            marker=drawing.MARKERS[series % len(drawing.MARKERS)], markeredgecolor="#1a2128",
+            drawing.bar_places(len(self.norms), series, count),
+            100 * self.labels_unit_weights / self.images,
+            linestyle="",
+            marker=drawing.MARKERS[series % len(drawing.MARKERS)],
+            markerfacecolor="white",
+            markeredgecolor=drawing.INK,
             label=f"{self.model}, equal lengths",
-        )  # fmt: skip
+        )
 
 
 def class_bias(model, data, attack=None, options: AnalysisOptions | None = None) -> ClassBias:
@@ -94,8 +97,8 @@ def class_bias(model, data, attack=None, options: AnalysisOptions | None = None)
     Reference:
         Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section 3.4.
     """
-    subject = Subject(model, data, attack, options)
-    weights = subject.class_weights("class_bias")
+    subject = Subject("class_bias", model, data, attack, options)
+    weights = subject.class_weights()
     labels = _wrong_labels(subject, subject.victim)
     equal = _equal_lengths(subject, weights)
     return ClassBias(
@@ -103,6 +106,7 @@ def class_bias(model, data, attack=None, options: AnalysisOptions | None = None)
         norms=np.linalg.norm(weights.numpy(), axis=0),
         labels=labels,
         labels_unit_weights=labels if equal is None else _wrong_labels(subject, equal),
+        class_names=subject.class_names(len(labels)),
     )
 
 

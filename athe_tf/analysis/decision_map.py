@@ -3,9 +3,11 @@
 import dataclasses
 
 import numpy as np
+import scipy.ndimage
+import tensorflow as tf
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.directions import random_signs
+from athe_tf.analysis.directions import random_signs, unit_perturbations
 from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
 from athe_tf.analysis.subject import Subject
@@ -23,67 +25,74 @@ class DecisionMap(AnalysisResult):
 
     Args:
         label: The label of the image.
+        norm: The norm of the attack.
         epsilon: Radius of the attack.
-        steps: Positions along either direction, in pixels of [0, 1].
+        steps: Positions along either direction, in pixels of [0, 1] and in the norm of the attack.
         classes: Predicted class, `[positions along the second direction, along the first]`.
+        lengths: The norm of the perturbation at each position.
+        class_names: The names of the classes.
     """
 
     analysis = "decision_map"
     shared = False
     what_to_see = (
-        "Predicted classes (numbers) around one image (the cross); each shade is a class, light is the true "
-        "one. To the right: towards the adversarial image. The dashed diamond is the ball of the attack: "
-        "other classes inside it are adversarial images."
+        "Predicted classes around one image (the cross); each shade is a class, the lightest is the true "
+        "one. To the right: towards the adversarial image. The dashed line is the border of the attack's "
+        "ball: other classes inside it are adversarial images."
     )
-    size = (4.4, 4.2)
+    size = (5.0, 4.6)
 
     label: int
+    norm: str
     epsilon: float
     steps: np.ndarray
     classes: np.ndarray
+    lengths: np.ndarray
+    class_names: tuple[str, ...]
 
     @property
     def key_numbers(self):
-        # Where both signs agree, a pixel moves by the sum of both steps: the linf ball is a diamond here.
-        distances = np.abs(self.steps)[:, np.newaxis] + np.abs(self.steps)
-        part = self.classes[distances <= self.epsilon * (1 + 1e-6)]
-        return {
-            "true class": float(self.label),
-            "share of the ball with the true class (%)": 100 * float((part == self.label).mean()),
-        }
+        inside = self.classes[self.lengths <= self.epsilon * (1 + 1e-6)]
+        return {"share of the ball with the true class (%)": 100 * float((inside == self.label).mean())}
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
-        pixels = 255 * self.steps
-        present = [self.label, *(int(c) for c in np.unique(self.classes) if c != self.label)]
-        rank = np.vectorize(present.index)(self.classes)
-        edges = (pixels[0], pixels[-1]) * 2
-        ax.imshow(rank, origin="lower", extent=edges, cmap="cividis_r", vmin=0, vmax=max(len(present), 2) - 1,
-                  interpolation="nearest", aspect="equal")  # fmt: skip
-        for number in present:
-            rows, columns = np.nonzero(self.classes == number)
-            row, column = _inner_point(rows, columns)
-            box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
-            ax.text(pixels[column], pixels[row], str(number), ha="center", va="center", bbox=box, fontsize=11)
-        radius = 255 * self.epsilon
-        for shade, width in (("white", 3.2), ("#1a2128", 1.4)):
-            ax.plot(
-                [radius, 0, -radius, 0, radius],
-                [0, radius, 0, -radius, 0],
-                "--",
-                color=shade,
-                linewidth=width,
+        factor, unit = drawing.pixel_unit(self.norm)
+        steps = factor * self.steps
+        self._draw_classes(ax, steps)
+        for shade, width in (("white", 3.2), (drawing.INK, 1.4)):
+            ax.contour(
+                steps, steps, self.lengths, [self.epsilon], colors=shade, linewidths=width, linestyles="--"
             )
         ax.plot(0, 0, "x", color="#b02a00", markersize=9, markeredgewidth=2.5)
-        ax.set_xlabel("towards the adversarial image (1/255)", fontsize=drawing.FONT_SIZE)
-        ax.set_ylabel("random signs (1/255)", fontsize=drawing.FONT_SIZE)
-        ax.set_title(f"{self.model}, true class {self.label}", fontsize=drawing.FONT_SIZE)
+        title = f"{self.model}, true class {self.class_names[self.label]}"
+        drawing.titles(ax, f"towards the adversarial image ({unit})", f"random signs ({unit})", title)
+
+    def _draw_classes(self, ax, steps) -> None:
+        # The true class is the lightest, whether it is on the map or not.
+        shades = [self.label, *(int(c) for c in np.unique(self.classes) if c != self.label)]
+        rank = np.vectorize(shades.index)(self.classes)
+        half = (steps[1] - steps[0]) / 2
+        edges = (steps[0] - half, steps[-1] + half) * 2
+        ax.imshow(
+            rank, origin="lower", extent=edges, cmap="cividis_r", vmin=0, vmax=max(len(shades), 2) - 1,
+            interpolation="nearest", aspect="equal",
+        )  # fmt: skip
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+        for number in np.unique(self.classes):
+            row, column = _widest_place(self.classes == number, self.lengths > self.epsilon)
+            ax.text(
+                steps[column], steps[row], self.class_names[number], ha="center", va="center", bbox=box,
+                fontsize=drawing.SMALL,
+            )  # fmt: skip
 
 
-def _inner_point(rows, columns) -> tuple[int, int]:
-    """The point of a region that is nearest to its centre."""
-    nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
-    return int(rows[nearest]), int(columns[nearest])
+def _widest_place(region: np.ndarray, preferred: np.ndarray) -> tuple[int, int]:
+    """The point of a region with the most room around it, inside the preferred part if they overlap."""
+    part = region & preferred if np.any(region & preferred) else region
+    room = scipy.ndimage.distance_transform_edt(np.pad(part, 1))[1:-1, 1:-1]
+    row, column = np.unravel_index(np.argmax(room), room.shape)
+    return int(row), int(column)
 
 
 def decision_map(
@@ -98,7 +107,8 @@ def decision_map(
 ) -> DecisionMap:
     """Computes the predicted classes on the plane of an adversarial perturbation and random signs.
 
-    Pixels are clipped to [0, 1], as those of real images are.
+    Both directions have length one in the norm of the attack. Pixels are clipped to [0, 1], as those of real
+    images are.
 
     Example:
 
@@ -116,17 +126,25 @@ def decision_map(
     check_integer("points", points, 3)
     check_integer("index", index, 0)
     options = dataclasses.replace(options or AnalysisOptions(), max_examples=index + 1)
-    subject = Subject(model, data, attack, options)
+    subject = Subject("decision_map", model, data, attack, options)
     check(len(subject) > index, f"There are {len(subject)} images. Received: index={index}.")
     subject.x, subject.y = subject.x[index:], subject.y[index:]
-    norm, epsilon = subject.attack.threat.norm, float(subject.attack.threat.epsilon)
-    check(norm == "linf", f"decision_map walks along signs, as linf attacks do. Received: norm={norm!r}.")
-    steps = np.linspace(-1, 1, points) * (3 * epsilon if radius is None else radius)
-    first = np.sign(subject.all_adversarial() - subject.x)
-    second = random_signs(subject.x.shape, options.seed)
-    rows = [np.clip(subject.x + b * second + steps[:, None, None, None] * first, 0, 1) for b in steps]
-    classes = [subject.predicted(row.astype(np.float32)).argmax(axis=1) for row in rows]
-    facts = subject.facts(index=index, points=f"{points} x {points}")
+    threat = subject.attack.threat
+    steps = np.linspace(-1, 1, points) * (3 * subject.epsilon if radius is None else radius)
+    first = unit_perturbations(threat, subject.all_adversarial() - subject.x)
+    second = random_signs(threat, subject.x.shape[1:], options.seed)
+    logits, lengths = [], []
+    for b in subject.track(steps, points):
+        row = b * second + steps[:, np.newaxis, np.newaxis, np.newaxis] * first
+        logits.append(subject.predicted(np.clip(subject.x + row, 0, 1).astype("float32")))
+        lengths.append(threat.length(tf.constant(row, tf.float64)).numpy())
     return DecisionMap(
-        **facts, label=int(subject.y[0]), epsilon=epsilon, steps=steps, classes=np.array(classes)
+        **subject.facts(index=index, points=f"{points} x {points}"),
+        label=int(subject.y[0]),
+        norm=threat.norm,
+        epsilon=subject.epsilon,
+        steps=steps,
+        classes=np.argmax(logits, axis=2),
+        lengths=np.array(lengths),
+        class_names=subject.class_names(logits[0].shape[1]),
     )

@@ -1,8 +1,10 @@
-"""Random directions in weights and pixels."""
+"""Directions in weights and pixels that span the planes of pictures."""
 
 import numpy as np
+import tensorflow as tf
 
 from athe_tf.analysis.weights import WeightLoss
+from athe_tf.threat import TINY, ThreatModel, per_example
 
 
 def filter_normalized(loss: WeightLoss, seed: int) -> np.ndarray:
@@ -26,6 +28,13 @@ def filter_normalized(loss: WeightLoss, seed: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def random_signs(shape, seed: int) -> np.ndarray:
-    """A random corner of the linf ball of radius one."""
-    return np.random.default_rng(seed).choice(np.array([-1.0, 1.0], np.float32), size=shape)
+def unit_perturbations(threat: ThreatModel, delta) -> np.ndarray:
+    """Perturbations `[N, H, W, C]`, scaled to length one in the norm of a threat model."""
+    delta = tf.convert_to_tensor(delta, tf.float32)
+    return (delta / per_example(tf.maximum(threat.length(delta), TINY))).numpy()
+
+
+def random_signs(threat: ThreatModel, shape, seed: int) -> np.ndarray:
+    """One perturbation `[1, H, W, C]` of random signs, of length one in the norm of a threat model."""
+    signs = np.random.default_rng(seed).choice(np.array([-1.0, 1.0], np.float32), size=(1, *shape))
+    return unit_perturbations(threat, signs)

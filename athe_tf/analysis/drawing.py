@@ -1,20 +1,29 @@
 """Figures, and the colours of the report, for matplotlib."""
 
 import importlib.resources
+import itertools
 import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from athe_tf.report.plot import DASHES, SERIES_COLORS
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, check_choice
 
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "ooo")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-FONT_SIZE = 11
-# Inches of a line of the caption.
-LINE_HEIGHT = 0.19
-CHARACTERS_PER_INCH = 13.0
+# The dark grey of texts and reference lines.
+INK = "#1a2128"
+DASHED = (0, (4, 2))
+# matplotlib's names of flat axes and of those with a depth.
+FLAT, DEEP = "rectilinear", "3d"
+FONT_SIZE = 12
+SMALL = 10.5
+# Inches of a line of the caption, and how many of its characters fit into an inch.
+LINE_HEIGHT = 0.205
+CHARACTERS_PER_INCH = 12.0
+# Of an axis.
+MOST_NAMES = 25
 
 
 def pyplot() -> Any:
@@ -52,72 +61,116 @@ def bar_style(series: int) -> dict[str, Any]:
     return {"color": color(series), "hatch": HATCHES[series % len(HATCHES)], "edgecolor": "white"}
 
 
+def pixel_unit(norm: str) -> tuple[float, str]:
+    """The factor by which pictures show lengths of perturbations, and its text for the title of an axis."""
+    return (255.0, "1/255") if norm == "linf" else (1.0, f"{norm} norm, pixels in [0, 1]")
+
+
 def from_zero(ax) -> None:
     """Lets the vertical axis start at zero and contain all series drawn so far."""
     ax.autoscale(True, axis="y")
     ax.set_ylim(bottom=0)
 
 
-def hist_width(series: int) -> float:
-    """Width of the outline of a histogram: in grey, models differ in it."""
-    return (3.0, 1.4, 2.2, 0.9)[series % 4]
-
-
 def bars(ax, values, series: int, count: int, label: str) -> None:
     """Bars of one of `count` series, side by side at 0, 1, 2, ..."""
     width = 0.8 / count
-    places = [i - 0.4 + width * (series + 0.5) for i in range(len(values))]
-    ax.bar(places, values, width, label=label, **bar_style(series))
+    ax.bar(bar_places(len(values), series, count), values, width, label=label, **bar_style(series))
 
 
-def finish(ax, xlabel: str, ylabel: str, title: str = "") -> None:
-    """Titles of the axes, a quiet grid, and a legend if there is something to tell apart."""
+def bar_places(bars: int, series: int, count: int) -> list[float]:
+    """The middles of the bars of one of `count` series."""
+    return [i + 0.8 * ((series + 0.5) / count - 0.5) for i in range(bars)]
+
+
+def histogram(ax, values, bins, series: int, label: str, dashed: bool = False) -> None:
+    """The outline of a histogram; in grey, models differ in its width."""
+    ax.hist(
+        values,
+        bins,
+        histtype="step",
+        color=color(series),
+        linewidth=(3.0, 1.4, 2.2, 0.9)[series % 4],
+        linestyle=DASHED if dashed else "-",
+        label=label,
+    )
+
+
+def category_ticks(ax, names: Sequence[str]) -> None:
+    """Names under the bars at 0, 1, 2, ...; only every other, or fewer, if there are many."""
+    every = -(-len(names) // MOST_NAMES)
+    long = max(map(len, names)) > 3
+    ax.set_xticks(range(0, len(names), every), names[::every])
+    ax.tick_params(axis="x", labelsize=SMALL if len(names) <= 12 else SMALL - 2)
+    for label in ax.get_xticklabels():
+        label.set(rotation=30 if long else 0, ha="right" if long else "center", rotation_mode="anchor")
+
+
+def titles(ax, xlabel: str, ylabel: str, title: str = "") -> None:
+    """Titles of the axes and of the panel."""
     ax.set_xlabel(xlabel, fontsize=FONT_SIZE)
     ax.set_ylabel(ylabel, fontsize=FONT_SIZE)
     ax.set_title(title, fontsize=FONT_SIZE)
+    ax.tick_params(labelsize=SMALL)
+
+
+def finish(ax, xlabel: str, ylabel: str, title: str = "") -> None:
+    """Titles, a quiet grid, and a legend if there is something to tell apart."""
+    titles(ax, xlabel, ylabel, title)
     ax.grid(axis="y", color="#d5dbe1", linewidth=0.8)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    entries = len(ax.get_legend_handles_labels()[0])
+    # matplotlib has lines before bars.
+    entries = sorted(zip(*ax.get_legend_handles_labels(), strict=True), key=lambda pair: not _is_bar(pair[0]))
     if entries:
+        short = max(len(label) for _, label in entries) < 20
         # Above the panel, where it hides nothing.
-        place = (0.0, 1.08 if title else 1.0)
-        columns = 2 if entries > 2 else 1
         ax.legend(
-            fontsize=FONT_SIZE - 2, frameon=False, ncols=columns, loc="lower left", bbox_to_anchor=place
-        )
+            *zip(*entries, strict=True), fontsize=SMALL, frameon=False, loc="lower left",
+            ncols=2 if short and len(entries) > 2 else 1, bbox_to_anchor=(0.0, 1.08 if title else 1.0),
+        )  # fmt: skip
 
 
-def plot(results: Sequence, ax, caption: str):
+def _is_bar(handle) -> bool:
+    return hasattr(handle, "patches")
+
+
+def plot(results: Sequence, ax, caption: str, projection: str = FLAT):
     """Draws results of one analysis into axes, or into a new figure with a caption."""
     first = results[0]
+    check_choice("projection", projection, first.projections)
     needed = first.panels * (1 if first.shared else len(results))
-    axes = new_axes(first, needed, caption) if ax is None else _given(ax, needed)
+    axes = new_axes(first, needed, caption, projection) if ax is None else _given(ax, needed)
     for series, result in enumerate(results):
-        if first.shared:
-            result.draw(axes, series, len(results))
-        else:
-            result.draw(axes[series * first.panels : (series + 1) * first.panels], series, len(results))
+        start = 0 if first.shared else series * first.panels
+        result.draw(axes[start : start + first.panels], series, results)
     return axes[0] if needed == 1 else axes
 
 
-def new_axes(result, panels: int, caption: str, projection: str | None = None) -> list:
+def new_axes(result, panels: int, caption: str, projection: str) -> list:
     """The axes of a new figure, side by side, with the caption under them."""
     width, height = result.size
     columns = min(panels, 3)
     rows = -(-panels // columns)
-    lines = textwrap.wrap(caption, int(width * columns * CHARACTERS_PER_INCH))
+    lines = _wrapped(caption, int(width * columns * CHARACTERS_PER_INCH))
     below = LINE_HEIGHT * (len(lines) + 1)
     total = height * rows + below
-    figure = pyplot().figure(figsize=(width * columns, total), dpi=110, layout="constrained")
-    figure.get_layout_engine().set(rect=(0, below / total, 1, 0.97 - below / total))
-    figure.text(0.012, (below - 0.1) / total, "\n".join(lines), fontsize=9.5, va="top", color="#1a2128")
+    figure = pyplot().figure(figsize=(width * columns, total), dpi=100, layout="constrained")
+    figure.get_layout_engine().set(rect=(0, below / total, 1, 0.98 - below / total))
+    text = "\n".join(lines)
+    figure.text(0.1 / (width * columns), (below - 0.1) / total, text, fontsize=SMALL, va="top", color=INK)
     subplots = figure.subplots(rows, columns, squeeze=False, subplot_kw={"projection": projection})
     axes = list(subplots.flat)
     for unused in axes[panels:]:
         unused.remove()
     return axes[:panels]
+
+
+def _wrapped(caption: str, width: int) -> list[str]:
+    """The lines of a caption, broken where they are too long."""
+    lines = (textwrap.wrap(line, width, break_on_hyphens=False) for line in caption.splitlines())
+    return list(itertools.chain.from_iterable(lines))
 
 
 def _given(ax, needed: int) -> list:

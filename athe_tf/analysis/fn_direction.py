@@ -16,7 +16,9 @@ from athe_tf.threat import flat, threat_model
 #: The point and the difference of class weights of the two-dimensional demonstration.
 POINT = (2.0, 1.0)
 WEIGHTS = (0.35, 1.0)
-NORMS = {"l1": "1", "l2": "2", "linf": "infinity"}
+NORMS = {"l1": "1", "l2": "2", "linf": "\N{INFINITY}"}
+# How far behind the tip of an arrow its text is.
+TIP = 0.22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,10 +84,11 @@ class FNDirection(AnalysisResult):
     analysis = "fn_direction"
     panels = 2
     what_to_see = (
-        "Left: the plane, where features are the input; with FN (dashed) steps are turned towards the "
-        "decision boundary (grey line). p is the norm of the attack. Right: the cosine between the two step "
-        "directions in the real model; values below 1 are steps that partly only change the length of the "
-        "features."
+        "Left: a demonstration in the plane, where features are the input; with FN (dashed), the steps of "
+        "attacks in the p-norm (p at the tips) are turned towards the decision boundary (grey line). Right: "
+        "in the model, the cosine of the step with FN and the plain step (solid; below 1, the plain step is "
+        "partly spent on the length of the features), and of the step with FN and the gradient of that "
+        "length (dashed)."
     )
     size = (5.2, 4.2)
 
@@ -95,36 +98,35 @@ class FNDirection(AnalysisResult):
     @property
     def key_numbers(self):
         return {
-            "mean cosine(grad length, grad cos)": float(self.length_and_cosine.mean()),
-            "mean cosine(grad (length cos), grad cos)": float(self.product_and_cosine.mean()),
+            "mean cosine with the plain step": float(self.product_and_cosine.mean()),
+            "with the gradient of the length": float(self.length_and_cosine.mean()),
         }
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         left, right = axes
         if series == 0:
             _draw_plane(left, plane_directions())
         bins = np.linspace(-1, 1, 41)
-        for values, name, dash in (
-            (self.length_and_cosine, "length and cos", (0, (4, 2))),
-            (self.product_and_cosine, "length * cos and cos", "-"),
-        ):
-            right.hist(values, bins, histtype="step", linewidth=drawing.hist_width(series), linestyle=dash,
-                       color=drawing.color(series), label=f"{self.model}: {name}")  # fmt: skip
-        drawing.finish(right, "cosine between the two gradients", "number of images")
+        drawing.histogram(right, self.product_and_cosine, bins, series, f"{self.model}: plain step")
+        drawing.histogram(right, self.length_and_cosine, bins, series, f"{self.model}: length", dashed=True)
+        right.set_xticks([-1, -0.5, 0, 0.5, 1])
+        drawing.finish(right, "cosine with the step with FN", "number of images")
 
 
 def _draw_plane(ax, directions: PlaneDirections) -> None:
     across = np.array([directions.weights[1], -directions.weights[0]]) / np.linalg.norm(directions.weights)
     ax.plot(*zip(-1 * across, 4.5 * across, strict=True), color="#848f9a", linewidth=3)
-    x, y = directions.point
-    for series, norm in enumerate(NORMS):
-        for found, dash in ((directions.plain, "-"), (directions.normalized, (0, (3, 2)))):
+    for found, dash, name in (
+        (directions.plain, "-", "plain step"),
+        (directions.normalized, (0, (3, 2)), "step with FN"),
+    ):
+        for series, norm in enumerate(NORMS):
             end = directions.point + found[norm]
             arrow = {"arrowstyle": "->", "color": drawing.color(series), "linewidth": 2, "linestyle": dash}
-            ax.annotate("", end, (x, y), arrowprops=arrow)
-            label = f"p = {NORMS[norm]}{', FN' if dash != '-' else ''}"
-            ax.plot([], [], color=drawing.color(series), linestyle=dash, linewidth=2, label=label)
-    ax.plot(x, y, "o", color="#1a2128")
+            ax.annotate("", end, directions.point, arrowprops=arrow)
+            ax.text(*(end + TIP * found[norm]), NORMS[norm], ha="center", va="center", fontsize=drawing.SMALL)
+        ax.plot([], [], color=drawing.INK, linestyle=dash, linewidth=2, label=name)
+    ax.plot(*directions.point, "o", color=drawing.INK)
     ax.set_xlim(0, 4.6)
     ax.set_ylim(-1.6, 2.0)
     ax.set_aspect("equal")
@@ -144,14 +146,14 @@ def fn_direction(model, data, attack=None, options: AnalysisOptions | None = Non
     Args:
         model: A Keras model that ends in a `Dense` or a `CosineDense`.
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: Recorded only; gradients are taken at the clean images.
+        attack: Not used: gradients are taken at the clean images.
         options: Number of images and the like.
 
     Reference:
         Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section 3.3.
     """
-    subject = Subject(model, data, attack, options)
-    weights = subject.class_weights("fn_direction")
+    subject = Subject("fn_direction", model, data, attack, options)
+    weights = subject.class_weights()
 
     @tf.function(autograph=False, reduce_retracing=True)
     def cosines(x, y):
@@ -175,7 +177,8 @@ def fn_direction(model, data, attack=None, options: AnalysisOptions | None = Non
     lengths, products = (
         np.concatenate([part.numpy() for part in parts]) for parts in zip(*found, strict=True)
     )
-    return FNDirection(**subject.facts(), length_and_cosine=lengths, product_and_cosine=products)
+    facts = subject.facts(attack="none, gradients at the clean images")
+    return FNDirection(**facts, length_and_cosine=lengths, product_and_cosine=products)
 
 
 def _cosine(a, b):

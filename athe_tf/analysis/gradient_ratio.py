@@ -38,23 +38,21 @@ class GradientRatio(AnalysisResult):
     ratios: np.ndarray
 
     @property
-    def kernel_ratios(self) -> np.ndarray:
-        """The ratios of kernels alone, which are drawn."""
-        return self.ratios[[kind == "kernel" for kind in self.kinds]]
+    def kernels(self) -> dict[str, float]:
+        """From the layer of each kernel to its ratio: what is drawn."""
+        parts = zip(self.layers, self.kinds, self.ratios, strict=True)
+        return {layer: float(ratio) for layer, kind, ratio in parts if kind == "kernel"}
 
     @property
     def key_numbers(self):
-        return {"mean ratio of kernels": float(self.kernel_ratios.mean())}
+        return {"mean ratio of kernels": float(np.mean(list(self.kernels.values())))}
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
-        values = self.kernel_ratios
-        drawing.bars(ax, values, series, count, self.model)
-        ax.axhline(1.0, color="#1a2128", linewidth=1.2)
-        ax.set_xticks(range(len(values)), [str(i + 1) for i in range(len(values))])
-        drawing.finish(
-            ax, "kernel, from input to output (number)", "gradient norm ratio,\nadversarial / clean"
-        )
+        drawing.bars(ax, list(self.kernels.values()), series, len(results), self.model)
+        ax.axhline(1.0, color=drawing.INK, linewidth=1.2)
+        drawing.finish(ax, "kernel, from input to output", "gradient norm ratio,\nadversarial / clean")
+        drawing.category_ticks(ax, list(self.kernels))
 
 
 def gradient_ratio(model, data, attack=None, options: AnalysisOptions | None = None) -> GradientRatio:
@@ -76,8 +74,8 @@ def gradient_ratio(model, data, attack=None, options: AnalysisOptions | None = N
     Reference:
         Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Fig. 3.
     """
-    subject = Subject(model, data, attack, options)
-    net = subject.keras_model("gradient_ratio")
+    subject = Subject("gradient_ratio", model, data, attack, options)
+    net = subject.keras_model()
     loss = WeightLoss(net, subject.x, subject.y, subject.options.batch_size)
     ratios = []
     for x, y, ids in subject.batches():

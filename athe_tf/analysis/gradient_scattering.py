@@ -24,6 +24,7 @@ class GradientScattering(AnalysisResult):
     (2,)
 
     Args:
+        norm: The norm of the attack.
         epsilons: Radii of the attack.
         gradient_differences: `||grad L_eps(theta1) - grad L_eps(theta2)||` for each.
         perturbation_cosines: Mean cosine between the perturbations of both models; NaN for radius 0.
@@ -37,6 +38,7 @@ class GradientScattering(AnalysisResult):
         "a falling line means that they find different adversarial images."
     )
 
+    norm: str
     epsilons: tuple[float, ...]
     gradient_differences: np.ndarray
     perturbation_cosines: np.ndarray
@@ -49,14 +51,15 @@ class GradientScattering(AnalysisResult):
             "cosine of perturbations at the largest": float(self.perturbation_cosines[-1]),
         }
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         left, right = axes
-        pixels = 255 * np.array(self.epsilons)
-        left.plot(pixels, self.gradient_differences, label=self.model, **drawing.line_style(series))
-        right.plot(pixels, self.perturbation_cosines, label=self.model, **drawing.line_style(series))
+        factor, unit = drawing.pixel_unit(self.norm)
+        radii = factor * np.array(self.epsilons)
+        left.plot(radii, self.gradient_differences, label=self.model, **drawing.line_style(series))
+        right.plot(radii, self.perturbation_cosines, label=self.model, **drawing.line_style(series))
         drawing.from_zero(left)
-        drawing.finish(left, "epsilon (1/255)", "norm of the difference\nof adversarial gradients")
-        drawing.finish(right, "epsilon (1/255)", "cosine of the perturbations")
+        drawing.finish(left, f"epsilon ({unit})", "norm of the difference\nof adversarial gradients")
+        drawing.finish(right, f"epsilon ({unit})", "cosine of the perturbations")
 
 
 def gradient_scattering(
@@ -65,7 +68,7 @@ def gradient_scattering(
     attack=None,
     options: AnalysisOptions | None = None,
     *,
-    epsilons: tuple[float, ...] = (0.0, 2 / 255, 4 / 255, 8 / 255, 12 / 255),
+    epsilons: tuple[float, ...] | None = None,
     distance: float = 0.01,
 ) -> GradientScattering:
     """Measures how differently two models with neighbouring weights see their adversarial images.
@@ -79,22 +82,24 @@ def gradient_scattering(
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
         attack: A PGD attack, repeated with each radius. Defaults to PGD-10.
         options: Number of images and the like.
-        epsilons: Radii, ascending. Defaults to 0, 2, 4, 8 and 12 divided by 255.
+        epsilons: Radii, ascending. Defaults to 0, 1/4, 1/2, 1 and 3/2 times that of the attack.
         distance: Length of the step in a filter-normalized random direction, relative to the length of each
             filter. Defaults to 0.01.
 
     Reference:
         Liu et al., "On the Loss Landscape of Adversarial Training", NeurIPS 2020.
     """
-    check(len(epsilons) > 0 and distance > 0, "`epsilons` must not be empty, and `distance` must be above 0.")
-    subject = Subject(model, data, attack, options)
-    size = subject.options.batch_size
-    loss = WeightLoss(subject.keras_model("gradient_scattering"), subject.x, subject.y, size)
+    subject = Subject("gradient_scattering", model, data, attack, options)
+    epsilons = subject.radii(0.0, 0.25, 0.5, 1.0, 1.5) if epsilons is None else epsilons
+    check(len(epsilons) > 0, "`epsilons` must not be empty.")
+    check(distance > 0, f"`distance` must be above 0. Received: {distance}.")
+    loss = WeightLoss(subject.keras_model(), subject.x, subject.y, subject.options.batch_size)
     step = distance * filter_normalized(loss, subject.options.seed)
     found = [_at(subject, loss, step, e) for e in subject.track(epsilons, len(epsilons))]
     differences, cosines = zip(*found, strict=True)
     return GradientScattering(
         **subject.facts(distance=distance),
+        norm=subject.attack.threat.norm,
         epsilons=tuple(epsilons),
         gradient_differences=np.array(differences),
         perturbation_cosines=np.array(cosines),
@@ -104,22 +109,19 @@ def gradient_scattering(
 def _at(subject: Subject, loss: WeightLoss, step: np.ndarray, epsilon: float) -> tuple[float, float]:
     """The difference of gradients, and the mean cosine of perturbations, at one radius."""
     attack = subject.attack.with_epsilon(epsilon) if epsilon > 0 else None
-    size, seed = subject.options.batch_size, subject.options.seed
 
     def crafted(x, y, ids):
-        return x if attack is None else attack(subject.victim, x, y, ids=ids, seed=seed).numpy()
+        return x if attack is None else subject.adversarial(x, y, ids, attack)
 
     difference, cosines = np.zeros(loss.size), []
-    for start in range(0, len(subject), size):
-        part = slice(start, start + size)
-        x, y, ids = subject.x[part], subject.y[part], np.arange(start, start + len(subject.x[part]))
+    for x, y, ids in subject.untracked_batches():
         here = crafted(x, y, ids)
         gradient = loss.on(here, y).gradient()
         with loss.moved(step):
             there = crafted(x, y, ids)
             difference += len(x) * (gradient - loss.on(there, y).gradient())
-        cosines.append(_cosines(here - x, there - x))
-    return float(np.linalg.norm(difference) / len(subject)), float(np.concatenate(cosines).mean())
+        cosines.append(_cosines((here - x).numpy(), (there - x).numpy()))
+    return float(np.linalg.norm(difference) / len(subject)), _mean_of_numbers(np.concatenate(cosines))
 
 
 def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -127,3 +129,9 @@ def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     a, b = (v.reshape(len(v), -1).astype("float64") for v in (a, b))
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return np.divide((a * b).sum(axis=1), lengths, out=np.full(len(a), np.nan), where=lengths > 0)
+
+
+def _mean_of_numbers(values: np.ndarray) -> float:
+    """The mean of those that are not NaN; NaN if all are."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")

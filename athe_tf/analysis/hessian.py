@@ -20,7 +20,9 @@ TOLERANCE = 1e-4
 def top_eigenpairs(
     product: Callable[[np.ndarray], np.ndarray], size: int, top: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues of largest magnitude of a symmetric matrix, by Lanczos' method.
+    """The largest eigenvalues of a symmetric matrix, by Lanczos' method.
+
+    Largest means the most positive: a negative eigenvalue of larger magnitude is not among them.
 
     Example:
 
@@ -35,14 +37,14 @@ def top_eigenpairs(
         seed: Seed of the first vector. Defaults to 0.
 
     Returns:
-        The eigenvalues, largest magnitude first, and their eigenvectors as columns.
+        The eigenvalues, largest first, and their eigenvectors as columns.
     """
     check_integer("top", top, 1)
     check(top < size, f"There are {size} weights. Expected `top` below that. Received: top={top}.")
     operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=product, dtype=np.float64)
     start = np.random.default_rng(seed).normal(size=size)
-    values, vectors = scipy.sparse.linalg.eigsh(operator, k=top, which="LM", v0=start, tol=TOLERANCE)
-    order = np.argsort(-np.abs(values))
+    values, vectors = scipy.sparse.linalg.eigsh(operator, k=top, which="LA", v0=start, tol=TOLERANCE)
+    order = np.argsort(-values)
     return values[order], vectors[:, order]
 
 
@@ -56,7 +58,7 @@ class Hessian(AnalysisResult):
     (1,)
 
     Args:
-        eigenvalues: Those of largest magnitude, in that order.
+        eigenvalues: The largest, in descending order.
         loss: The mean adversarial loss.
     """
 
@@ -73,18 +75,18 @@ class Hessian(AnalysisResult):
     def key_numbers(self):
         return {"largest eigenvalue": float(self.eigenvalues[0]), "loss": self.loss}
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
-        drawing.bars(ax, self.eigenvalues, series, count, self.model)
-        ax.set_xticks(range(len(self.eigenvalues)), [str(i + 1) for i in range(len(self.eigenvalues))])
-        drawing.finish(
-            ax, "eigenvalue (rank by magnitude)", "value (loss per squared weight)", "Hessian of the weights"
-        )
+        drawing.bars(ax, self.eigenvalues, series, len(results), self.model)
+        drawing.finish(ax, "rank of the eigenvalue", "eigenvalue\n(nats per squared weight)")
+        drawing.category_ticks(ax, [str(i + 1) for i in range(len(self.eigenvalues))])
 
 
 def hessian(model, data, attack=None, options: AnalysisOptions | None = None, *, top: int = 3) -> Hessian:
     """Computes the largest eigenvalues of the Hessian of the adversarial loss in the weights.
 
+    Largest means the most positive, the directions in which the loss is most curved upwards. The power
+    iteration of the reference finds those of largest magnitude; near a minimum, both are the same.
     Adversarial images are made once and stay fixed; batch normalization is in inference mode. Lanczos' method
     needs some 20 to 60 Hessian-vector products, each about as long as two gradients of all images.
 
@@ -102,15 +104,15 @@ def hessian(model, data, attack=None, options: AnalysisOptions | None = None, *,
     Reference:
         Liu et al., "On the Loss Landscape of Adversarial Training", NeurIPS 2020.
     """
-    subject = Subject(model, data, attack, options)
-    loss = adversarial_loss(subject, "hessian")
+    subject = Subject("hessian", model, data, attack, options)
+    loss = adversarial_loss(subject)
     values, _ = eigenpairs(subject, loss, top)
     return Hessian(**subject.facts(), eigenvalues=values, loss=loss.value())
 
 
-def adversarial_loss(subject: Subject, who: str) -> WeightLoss:
+def adversarial_loss(subject: Subject) -> WeightLoss:
     """The loss of fixed adversarial images as a function of the weights."""
-    net = subject.keras_model(who)
+    net = subject.keras_model()
     return WeightLoss(net, subject.all_adversarial(), subject.y, subject.options.batch_size)
 
 
@@ -121,8 +123,7 @@ def eigenpairs(subject: Subject, loss: WeightLoss, top: int):
     def product(vector):
         nonlocal products
         products += 1
-        if subject.options.progress is not None:
-            subject.options.progress(products, products + 1)
+        subject.report(products)
         return loss.hessian_product(vector.reshape(-1))
 
     return top_eigenpairs(product, loss.size, top, subject.options.seed)

@@ -6,21 +6,35 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.directions import filter_normalized, random_signs
+from athe_tf.analysis.directions import filter_normalized, random_signs, unit_perturbations
 from athe_tf.analysis.hessian import adversarial_loss, eigenpairs
+from athe_tf.analysis.names import SPACES
 from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
 from athe_tf.analysis.subject import Subject
 from athe_tf.attacks import losses
 from athe_tf.utils.errors import check, check_choice, check_integer
 
-SPACES = {"weights": ("random", "eigenvectors"), "pixels": ("attack", "random")}
-UNITS = {
-    ("weights", "random"): "random direction {} (times filter length)",
-    ("weights", "eigenvectors"): "eigenvector {} (unit length in weights)",
-    ("pixels", "attack"): "{} direction (pixels of [0, 1])",
-    ("pixels", "random"): "random sign direction {} (pixels of [0, 1])",
+#: Titles of the two axes, without the unit of pixels.
+TITLES = {
+    ("weights", "random"): (
+        "random direction 1 (times filter length)",
+        "random direction 2 (times filter length)",
+    ),
+    ("weights", "eigenvectors"): (
+        "1st eigenvector (length of the step)",
+        "2nd eigenvector (length of the step)",
+    ),
+    ("pixels", "attack"): ("towards the adversarial image", "random signs"),
+    ("pixels", "random"): ("random signs 1", "random signs 2"),
 }
+MIDDLES = {
+    "weights": "The mean loss of adversarial images, with the weights of the model",
+    "pixels": "The mean loss of images, with the clean images",
+}
+LOSS = "mean loss (nats)"
+# Of contours.
+LEVELS = 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -35,22 +49,28 @@ class Landscape(AnalysisResult):
     Args:
         space: `"weights"` or `"pixels"`.
         directions: What spans the plane.
+        norm: The norm that measures steps in pixels.
         steps: Positions along either direction.
         losses: Mean loss, `[positions along the second direction, along the first]`.
     """
 
     analysis = "landscape"
     shared = False
-    what_to_see = (
-        "The mean loss around the model (the cross). Wide, round contours: a flat loss that tolerates "
-        "changes; narrow or bent ones: a sharp loss. Numbers on the lines are losses."
-    )
-    size = (5.0, 4.2)
+    projections = (drawing.FLAT, drawing.DEEP)
+    size = (5.2, 4.4)
 
     space: str
     directions: str
+    norm: str
     steps: np.ndarray
     losses: np.ndarray
+
+    @property
+    def what_to_see(self):  # type: ignore[override]  # it depends on the space
+        return (
+            f"{MIDDLES[self.space]} in the middle of the plane. Contours far apart, a flat surface: the loss "
+            "tolerates changes. Contours close together or bent: it is sharp. The models share the levels."
+        )
 
     @property
     def key_numbers(self):
@@ -60,39 +80,48 @@ class Landscape(AnalysisResult):
             "largest on the plane": float(self.losses.max()),
         }
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
-        if ax.name == "3d":
-            self._draw_surface(ax)
+        every = np.concatenate([one.losses for one in results])
+        factor, unit = drawing.pixel_unit(self.norm) if self.space == "pixels" else (1.0, "")
+        steps = factor * self.steps
+        if ax.name == drawing.DEEP:
+            _draw_surface(ax, steps, self.losses, every)
         else:
-            self._draw_contours(ax)
-        first, second = ("attack", "random sign") if self.directions == "attack" else (1, 2)
-        label = UNITS[self.space, self.directions]
-        ax.set_xlabel(label.format(first), fontsize=drawing.FONT_SIZE - 1)
-        ax.set_ylabel(label.format(second), fontsize=drawing.FONT_SIZE - 1)
-        ax.set_title(f"{self.model}: mean loss in {self.space}", fontsize=drawing.FONT_SIZE)
+            _draw_contours(ax, steps, self.losses, every)
+        across, along = (
+            f"{title} ({unit})" if unit else title for title in TITLES[self.space, self.directions]
+        )
+        if ax.name == drawing.DEEP:  # titles are oblique there, and have less room
+            across, along = (title.replace(" (", "\n(") for title in (across, along))
+        drawing.titles(ax, across, along, self.model)
 
-    def plot_surface(self, ax=None):
-        """Draws the loss as a surface.
 
-        Args:
-            ax: matplotlib axes with `projection="3d"`. Defaults to a new figure.
-        """
-        axes = [ax] if ax is not None else drawing.new_axes(self, 1, self.caption, projection="3d")
-        self.draw(axes, 0, 1)
-        return axes[0]
+def _draw_contours(ax, steps, losses, every) -> None:
+    levels = np.linspace(every.min(), max(every.max(), every.min() + 1e-9), LEVELS + 1)
+    filled = ax.contourf(steps, steps, losses, levels, cmap="cividis")
+    ax.contour(steps, steps, losses, levels, colors="white", linewidths=0.8)
+    bar = ax.figure.colorbar(filled, ax=ax, shrink=0.85, ticks=levels[::3], format="%.2f")
+    bar.set_label(LOSS, fontsize=drawing.FONT_SIZE)
+    bar.ax.tick_params(labelsize=drawing.SMALL)
+    for shade, width in (("white", 5.0), (drawing.INK, 2.0)):
+        ax.plot(0, 0, "x", color=shade, markersize=10, markeredgewidth=width)
+    ax.set_aspect("equal")
 
-    def _draw_contours(self, ax) -> None:
-        filled = ax.contourf(self.steps, self.steps, self.losses, 12, cmap="cividis")
-        lines = ax.contour(self.steps, self.steps, self.losses, filled.levels, colors="white", linewidths=0.8)
-        ax.clabel(lines, lines.levels[::2], fontsize=9, fmt="%.2f", colors="white")
-        ax.plot(0, 0, "x", color="white", markersize=10, markeredgewidth=2.5)
 
-    def _draw_surface(self, ax) -> None:
-        across, along = np.meshgrid(self.steps, self.steps)
-        ax.plot_surface(across, along, self.losses, cmap="cividis", edgecolor="#55606b", linewidth=0.3)
-        ax.set_box_aspect(None, zoom=0.75)  # room for the titles of the axes
-        ax.set_zlabel("mean loss (nats)", fontsize=drawing.FONT_SIZE - 1)
+def _draw_surface(ax, steps, losses, every) -> None:
+    across, along = np.meshgrid(steps, steps)
+    ax.plot_surface(
+        across, along, losses, cmap="cividis", vmin=every.min(), vmax=every.max(),
+        edgecolor="#55606b", linewidth=0.3, rcount=len(steps), ccount=len(steps),
+    )  # fmt: skip
+    ax.set_zlim(every.min(), every.max())
+    ax.set_zlabel(LOSS, fontsize=drawing.FONT_SIZE, labelpad=6)
+    ax.locator_params(nbins=4)
+    # Room for the titles of the axes, which must not touch the numbers.
+    ax.set_box_aspect((1, 1, 0.8), zoom=0.8)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.labelpad = 14
 
 
 def landscape(
@@ -115,7 +144,7 @@ def landscape(
     Example:
 
     >>> result = athe_tf.analysis.landscape(model, (x, y), attack, points=3)
-    >>> axes = result.plot_surface()
+    >>> axes = result.plot(projection="3d")  # a surface; without it, contours
 
     Args:
         model: A Keras model; for pixels, anything that `athe_tf.victim` takes.
@@ -124,8 +153,8 @@ def landscape(
         options: Number of images and the like.
         space: `"weights"` (default) or `"pixels"`.
         directions: In weights `"random"` (default; filter-normalized) or `"eigenvectors"` (the two largest of
-            the Hessian); in pixels `"attack"` (default; the sign of the adversarial perturbation, and random
-            signs) or `"random"` (random signs twice).
+            the Hessian); in pixels `"attack"` (default; each image's adversarial perturbation, and random
+            signs) or `"random"` (random signs twice), all of length one in the norm of the attack.
         radius: How far the plane reaches. Defaults to 0.5 in weights, twice epsilon in pixels.
         points: Number of positions along a direction, odd. Defaults to 11.
         loss: In pixels, the name of an attack's loss. Defaults to `"ce"`; in weights it is always that.
@@ -142,20 +171,21 @@ def landscape(
         "space='pixels'.",
     )
     check(points % 2 == 1, f"`points` must be odd, so that the model is in the middle. Received: {points}.")
-    subject = Subject(model, data, attack, options)
+    subject = Subject("landscape", model, data, attack, options)
     if radius is None:
-        radius = 0.5 if space == "weights" else 2 * float(subject.attack.threat.epsilon)
+        radius = 0.5 if space == "weights" else 2 * subject.epsilon
     steps = np.linspace(-radius, radius, points)
     if space == "weights":
         values = _weight_plane(subject, directions, steps)
     else:
         values = _pixel_plane(subject, directions, steps, losses.get(loss))
     facts = subject.facts(space=space, directions=directions, points=f"{points} x {points}", loss=loss)
-    return Landscape(**facts, space=space, directions=directions, steps=steps, losses=values)
+    norm = subject.attack.threat.norm
+    return Landscape(**facts, space=space, directions=directions, norm=norm, steps=steps, losses=values)
 
 
 def _weight_plane(subject: Subject, directions: str, steps: np.ndarray) -> np.ndarray:
-    loss = adversarial_loss(subject, "landscape")
+    loss = adversarial_loss(subject)
     seed = subject.options.seed
     if directions == "eigenvectors":
         first, second = eigenpairs(subject, loss, 2)[1].T
@@ -175,14 +205,13 @@ def _pixel_plane(subject: Subject, directions: str, steps: np.ndarray, function)
     def total(x, y):
         return tf.reduce_sum(function(subject.victim.logits(x), y))
 
-    seed, sums = subject.options.seed, np.zeros((len(steps), len(steps)))
+    threat, seed, shape = subject.attack.threat, subject.options.seed, subject.x.shape[1:]
+    # All images have the same random directions, so that the batch size does not matter.
+    first, second = (random_signs(threat, shape, 2 * seed + i) for i in range(2))
+    sums = np.zeros((len(steps), len(steps)))
     for x, y, ids in subject.batches():
-        # Every batch has the same random directions, so that the batch size does not matter much.
-        second = random_signs(x.shape[1:], 2 * seed + 1)[np.newaxis]
         if directions == "attack":
-            first = np.sign(subject.adversarial(x, y, ids).numpy() - x.numpy())
-        else:
-            first = random_signs(x.shape[1:], 2 * seed)[np.newaxis]
+            first = unit_perturbations(threat, subject.adversarial(x, y, ids) - x)
         for row, b in enumerate(steps):
             for column, a in enumerate(steps):
                 moved = x + tf.cast(a * first + b * second, x.dtype)

@@ -25,6 +25,7 @@ class Linearity(AnalysisResult):
     (1,)
 
     Args:
+        norm: The norm of the ball.
         epsilons: Radii.
         gamma: Mean over images of gamma, the largest gap found in the ball.
         along_attack: Mean gap at the adversarial image.
@@ -37,6 +38,7 @@ class Linearity(AnalysisResult):
         "gradient step is nearly the strongest attack."
     )
 
+    norm: str
     epsilons: tuple[float, ...]
     gamma: np.ndarray
     along_attack: np.ndarray
@@ -48,14 +50,15 @@ class Linearity(AnalysisResult):
             "at the adversarial image": float(self.along_attack[-1]),
         }
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
-        pixels, style = 255 * np.array(self.epsilons), drawing.line_style(series)
-        ax.plot(pixels, self.gamma, label=f"{self.model}: gamma", **style)
+        factor, unit = drawing.pixel_unit(self.norm)
+        radii, style = factor * np.array(self.epsilons), drawing.line_style(series)
+        ax.plot(radii, self.gamma, label=f"{self.model}: gamma", **style)
         thin = style | {"linewidth": 1.3, "markerfacecolor": "white"}
-        ax.plot(pixels, self.along_attack, label=f"{self.model}: attack", **thin)
+        ax.plot(radii, self.along_attack, label=f"{self.model}: attack", **thin)
         drawing.from_zero(ax)
-        drawing.finish(ax, "epsilon (1/255)", "distance of loss and tangent (nats)")
+        drawing.finish(ax, f"epsilon ({unit})", "distance of loss\nand tangent (nats)")
 
 
 def linearity(
@@ -64,7 +67,7 @@ def linearity(
     attack=None,
     options: AnalysisOptions | None = None,
     *,
-    epsilons: tuple[float, ...] = (2 / 255, 4 / 255, 8 / 255, 12 / 255, 16 / 255),
+    epsilons: tuple[float, ...] | None = None,
     loss: str = "ce",
 ) -> Linearity:
     """Measures gamma(epsilon, x) of Qin et al. and the gap at adversarial images, against epsilon.
@@ -78,13 +81,14 @@ def linearity(
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
         attack: A PGD attack, repeated with each radius. Defaults to PGD-10.
         options: Number of images and the like.
-        epsilons: Radii, ascending. Defaults to 2, 4, 8, 12 and 16 divided by 255.
+        epsilons: Radii, ascending. Defaults to 1/4, 1/2, 1, 3/2 and 2 times that of the attack.
         loss: The name of an attack's loss. Defaults to `"ce"`.
 
     Reference: https://arxiv.org/abs/1907.02610
     """
+    subject = Subject("linearity", model, data, attack, options)
+    epsilons = subject.radii(0.25, 0.5, 1.0, 1.5, 2.0) if epsilons is None else epsilons
     check(len(epsilons) > 0, "`epsilons` must not be empty.")
-    subject = Subject(model, data, attack, options)
     function = losses.get(loss)
 
     @tf.function(autograph=False, reduce_retracing=True)
@@ -110,5 +114,10 @@ def linearity(
             # The adversarial image is in the ball too: the larger of both is the better bound of gamma.
             sums[row] += np.maximum(*gaps).sum(), gaps[1].sum()
     gamma, along = (sums / len(subject)).T
-    facts = subject.facts(loss=loss)
-    return Linearity(**facts, epsilons=tuple(epsilons), gamma=gamma, along_attack=along)
+    return Linearity(
+        **subject.facts(loss=loss),
+        norm=subject.attack.threat.norm,
+        epsilons=tuple(epsilons),
+        gamma=gamma,
+        along_attack=along,
+    )

@@ -20,14 +20,17 @@ class AnalysisOptions:
         batch_size: Images that go through the model at once. Defaults to 128.
         seed: Seed of attacks and random directions. Defaults to 0.
         name: The name of the model in pictures. Defaults to the model's own.
-        progress: Called with `(steps done, steps in all)`. Defaults to `None`.
+        class_names: The names of the classes in pictures. Defaults to their numbers.
+        progress: Called with `(steps done, steps in all)`; the latter is `None` if it is not known. Defaults
+            to `None`.
     """
 
     max_examples: int = 256
     batch_size: int = 128
     seed: int = 0
     name: str | None = None
-    progress: Callable[[int, int], None] | None = None
+    class_names: tuple[str, ...] | None = None
+    progress: Callable[[int, int | None], None] | None = None
 
     def __post_init__(self):
         check_integer("max_examples", self.max_examples, 1)

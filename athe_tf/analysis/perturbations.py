@@ -28,14 +28,15 @@ class Perturbations(AnalysisResult):
         adversarial: The same after the attack.
         labels: Their labels.
         predicted: The labels that the model gives the adversarial images.
+        class_names: The names of the classes.
     """
 
     analysis = "perturbations"
     shared = False
     what_to_see = (
-        "Rows: images, with their label and the one after the attack. Right column: the perturbation, scaled "
-        "to the range of the picture. Perturbations of robust models follow the object; those of other "
-        "models look like noise."
+        "Rows: images, with their label and the one after the attack. Right column: the perturbation, "
+        "scaled to the range of the picture. Perturbations of robust models follow the object; those of "
+        "other models look like noise."
     )
     size = (3.6, 4.6)
 
@@ -43,6 +44,7 @@ class Perturbations(AnalysisResult):
     adversarial: np.ndarray
     labels: np.ndarray
     predicted: np.ndarray
+    class_names: tuple[str, ...]
 
     @property
     def normalized(self) -> np.ndarray:
@@ -53,9 +55,9 @@ class Perturbations(AnalysisResult):
 
     @property
     def key_numbers(self):
-        return {"misclassified of those shown": float((self.predicted != self.labels).sum())}
+        return {"misclassified after the attack": float((self.predicted != self.labels).sum())}
 
-    def draw(self, axes, series, count):
+    def draw(self, axes, series, results):
         (ax,) = axes
         rows = [_row(images) for images in zip(self.clean, self.adversarial, self.normalized, strict=True)]
         mosaic = np.concatenate(rows)
@@ -64,7 +66,8 @@ class Perturbations(AnalysisResult):
         height, width = (side + GAP for side in self.clean.shape[1:3])
         ax.set_xticks([(i + 0.5) * width for i in range(3)], COLUMNS, fontsize=drawing.FONT_SIZE - 2)
         ax.xaxis.tick_top()
-        texts = [f"{a} to {b}" for a, b in zip(self.labels, self.predicted, strict=True)]
+        names = np.array(self.class_names)
+        texts = [f"{a}\nto {b}" for a, b in zip(names[self.labels], names[self.predicted], strict=True)]
         ax.set_yticks([(i + 0.5) * height for i in range(len(rows))], texts, fontsize=drawing.FONT_SIZE - 2)
         ax.tick_params(length=0)
         for side in ax.spines.values():
@@ -96,12 +99,14 @@ def perturbations(
         count: Number of images. Defaults to 5.
     """
     options = dataclasses.replace(options or AnalysisOptions(), max_examples=count)
-    subject = Subject(model, data, attack, options)
+    subject = Subject("perturbations", model, data, attack, options)
     adversarial = subject.all_adversarial()
+    logits = subject.predicted(adversarial)
     return Perturbations(
         **subject.facts(),
         clean=subject.x,
         adversarial=adversarial,
         labels=subject.y,
-        predicted=subject.predicted(adversarial).argmax(axis=1),
+        predicted=logits.argmax(axis=1),
+        class_names=subject.class_names(logits.shape[1]),
     )

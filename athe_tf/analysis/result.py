@@ -11,8 +11,40 @@ from athe_tf.analysis import drawing
 from athe_tf.utils.errors import check
 
 
+class Picture:
+    """What can be drawn with a caption: the result of one model, or of several."""
+
+    @property
+    def results(self) -> Sequence["AnalysisResult"]:
+        """The result of each model in the picture."""
+        raise NotImplementedError
+
+    @property
+    def caption(self) -> str:
+        """What to see in the picture, then the key numbers of each model and the settings, line by line."""
+        first = self.results[0]
+        numbers = [f"{result.model}: {result.numbers_text(' = ')}." for result in self.results]
+        images = "1 image" if first.images == 1 else f"{first.images} images"
+        settings = [f"{name.replace('_', ' ')} {value}" for name, value in first.settings.items()]
+        return "\n".join([first.what_to_see, *numbers, f"{'; '.join([images, *settings])}."])
+
+    def plot(self, ax=None, projection: str = drawing.FLAT) -> Any:
+        """Draws the picture.
+
+        Args:
+            ax: A matplotlib axes, or a sequence of them if the picture has several panels; maps of several
+                models need a panel for each. By default a new figure, with the caption under it.
+            projection: matplotlib's name for the kind of axes of a new figure: one of `projections`. Defaults
+                to `"rectilinear"`, flat axes.
+
+        Returns:
+            The axes, or a list of them if the picture has several panels.
+        """
+        return drawing.plot(self.results, ax, self.caption, projection)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class AnalysisResult:
+class AnalysisResult(Picture):
     """The numbers of an analysis of one model, and how to draw them.
 
     A subclass adds fields, `what_to_see`, `key_numbers` and `draw`.
@@ -36,60 +68,56 @@ class AnalysisResult:
     panels: ClassVar[int] = 1
     #: Whether several models share the panels, or get panels of their own.
     shared: ClassVar[bool] = True
+    #: The projections of matplotlib that it can be drawn in.
+    projections: ClassVar[tuple[str, ...]] = (drawing.FLAT,)
     #: What a reader should look for.
     what_to_see: ClassVar[str]
     #: Width and height of a panel in inches.
-    size: ClassVar[tuple[float, float]] = (5.6, 3.6)
+    size: ClassVar[tuple[float, float]] = (6.4, 3.6)
 
     model: str
     images: int
     settings: dict[str, Any]
 
     @property
+    def results(self):
+        """This result only."""
+        return [self]
+
+    @property
     def key_numbers(self) -> dict[str, float]:
-        """The few numbers of the `repr`."""
+        """The few numbers of the `repr` and of the caption."""
         raise NotImplementedError
 
-    def draw(self, axes: Sequence, series: int, count: int) -> None:
+    def draw(self, axes: Sequence, series: int, results: Sequence) -> None:
         """Draws one model into the panels.
 
         Args:
             axes: As many matplotlib axes as there are panels.
-            series: Position of the model among those in the picture: its colour.
-            count: Number of models in the picture.
+            series: Position of the model in the picture, which decides its colour.
+            results: The results of all models in the picture.
         """
         raise NotImplementedError
 
-    @property
-    def caption(self) -> str:
-        """What to see in the picture, with the number of images and the settings."""
-        return caption_of(self, [self])
-
-    def plot(self, ax=None):
-        """Draws the picture.
-
-        Args:
-            ax: A matplotlib axes, or a sequence of them if the picture has several panels. By default a
-                new figure, with the caption under it.
-
-        Returns:
-            The axes, or a list of them if the picture has several panels.
-        """
-        return drawing.plot([self], ax, self.caption)
+    def numbers_text(self, sign: str) -> str:
+        """The key numbers, each as its name, the sign and its value."""
+        return ", ".join(_number_text(name, sign, value) for name, value in self.key_numbers.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            "athe_tf": "analysis", "analysis": self.analysis, "caption": self.caption, **_plain(fields)
-        }  # fmt: skip
+        return {"analysis": self.analysis, **_plain(fields)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]):
+        """The result that `to_dict` wrote, after a round trip through JSON as well."""
+        return cls(**{field.name: _field(field, values[field.name]) for field in dataclasses.fields(cls)})
 
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{name}={value:.4g}" for name, value in self.key_numbers.items())
-        return f"{type(self).__name__}({self.model!r}, {self.images} images, {numbers})"
+        return f"{type(self).__name__}({self.model!r}, {self.images} images, {self.numbers_text('=')})"
 
 
-class Comparison:
+class Comparison(Picture):
     """The results of one analysis for several models, in one picture.
 
     Example:
@@ -115,26 +143,17 @@ class Comparison:
         )
         for result in results[1:]:
             _check_same_settings(results[0], result)
-        self.results = list(results)
+        self._results = list(results)
         self.analysis = kinds[0]
 
     @property
-    def caption(self) -> str:
-        """What to see in the picture, with the number of images and the settings."""
-        return caption_of(self.results[0], self.results)
-
-    def plot(self, ax=None):
-        """Draws all models; see `AnalysisResult.plot`. Maps of several models need as many axes."""
-        return drawing.plot(self.results, ax, self.caption)
+    def results(self):
+        """The result of each model."""
+        return self._results
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return {
-            "athe_tf": "analysis",
-            "analysis": self.analysis,
-            "caption": self.caption,
-            "models": [result.to_dict() for result in self.results],
-        }
+        return {"analysis": self.analysis, "models": [result.to_dict() for result in self.results]}
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.results))
@@ -155,15 +174,10 @@ def compare(results: Sequence[AnalysisResult]) -> Comparison:
     return Comparison(results)
 
 
-def caption_of(result: AnalysisResult, results: Sequence[AnalysisResult]) -> str:
-    """The caption of a picture of these results."""
-    settings = "; ".join(f"{name} {_text(value)}" for name, value in result.settings.items())
-    numbers = " ".join(
-        f"{one.model}: {', '.join(f'{name} {value:.4g}' for name, value in one.key_numbers.items())}."
-        for one in results
-    )
-    images = "1 image" if result.images == 1 else f"{result.images} images"
-    return f"{result.what_to_see} {numbers} {images if result.images else 'No images'}; {settings}."
+def _number_text(name: str, sign: str, value: float) -> str:
+    """A number with its name; the unit of a name such as `accuracy (%)` comes after the value."""
+    plain = name.removesuffix(" (%)")
+    return f"{plain}{sign}{value:.3g}{' %' if plain != name else ''}"
 
 
 def _check_same_settings(first: AnalysisResult, other: AnalysisResult) -> None:
@@ -177,16 +191,22 @@ def _check_same_settings(first: AnalysisResult, other: AnalysisResult) -> None:
     )
 
 
-def _text(value) -> str:
-    return ", ".join(map(_text, value)) if isinstance(value, (tuple, list)) else str(value)
-
-
 def _plain(value):
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
+        # The shortest decimals that give the same float32: as float64, they have 17 digits.
+        short = value.astype(str).astype(np.float64) if value.dtype == np.float32 else value
+        return _plain(short.tolist())
     # JSON knows no NaN.
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _field(field: dataclasses.Field, value):
+    """A field of a result from its value in JSON."""
+    if field.type is np.ndarray:
+        array = np.array(value)
+        return array.astype(np.float64) if array.dtype == object else array  # None is NaN
+    return tuple(value) if isinstance(value, list) else value

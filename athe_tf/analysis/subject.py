@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.analysis.options import AnalysisOptions
-from athe_tf.attacks.engine.victim import Victim, victim
+from athe_tf.analysis.requirements import check_weights, checked_victim
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
 from athe_tf.evaluation.images import read_images
 from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number
 
 
@@ -20,16 +21,20 @@ class Subject:
     """A model with the images and the attack of an analysis.
 
     Args:
+        analysis: The name of the analysis, which decides what the model must have.
         model: A Keras model, or anything that `athe_tf.victim` takes.
         data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
         attack: A PGD attack. `None` is PGD-10 within 8/255 in linf.
         options: The settings that all analyses share; `None` for the defaults.
     """
 
-    def __init__(self, model, data, attack: PGD | None = None, options: AnalysisOptions | None = None):
+    def __init__(
+        self, analysis: str, model, data, attack: PGD | None = None, options: AnalysisOptions | None = None
+    ):
+        self.analysis = analysis
         self.options = options or AnalysisOptions()
         self.model = model
-        self.victim: Victim = victim(model)
+        self.victim: Victim = checked_victim(analysis, model)
         self.attack = PGD(8 / 255, steps=10) if attack is None else attack
         check(
             isinstance(self.attack, PGD),
@@ -41,6 +46,15 @@ class Subject:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def epsilon(self) -> float:
+        """Radius of the attack."""
+        return float(self.attack.threat.epsilon)
+
+    def radii(self, *factors: float) -> tuple[float, ...]:
+        """Multiples of the radius of the attack."""
+        return tuple(factor * self.epsilon for factor in factors)
+
     def facts(self, **settings) -> dict:
         """What every result records: the model's name, the number of images, the settings."""
         return {
@@ -49,14 +63,18 @@ class Subject:
             "settings": {"attack": attack_text(self.attack), "seed": self.options.seed, **settings},
         }
 
-    @property
-    def steps(self) -> int:
-        """Number of batches."""
-        return math.ceil(len(self) / self.options.batch_size)
+    def class_names(self, count: int) -> tuple[str, ...]:
+        """The names of this many classes; numbers if they have no names."""
+        names = self.options.class_names or ()
+        return tuple(names[i] if i < len(names) else str(i) for i in range(count))
 
     def batches(self) -> Iterator[tuple]:
         """`(images, labels, positions)`, with progress after each."""
-        for start in self.track(range(0, len(self), self.options.batch_size), self.steps):
+        return self.track(self.untracked_batches(), math.ceil(len(self) / self.options.batch_size))
+
+    def untracked_batches(self) -> Iterator[tuple]:
+        """`(images, labels, positions)`, for an analysis that counts other steps."""
+        for start in range(0, len(self), self.options.batch_size):
             part = slice(start, start + self.options.batch_size)
             x = tf.convert_to_tensor(self.x[part])
             yield x, tf.convert_to_tensor(self.y[part]), tf.range(start, start + len(x), dtype=tf.int64)
@@ -65,8 +83,12 @@ class Subject:
         """The items, and a call of the progress function after each."""
         for done, item in enumerate(items, 1):
             yield item
-            if self.options.progress is not None:
-                self.options.progress(done, total)
+            self.report(done, total)
+
+    def report(self, done: int, total: int | None = None) -> None:
+        """Calls the progress function, if there is one."""
+        if self.options.progress is not None:
+            self.options.progress(done, total)
 
     def adversarial(self, x, y, ids, attack: PGD | None = None, against: Victim | None = None):
         """Adversarial images of a batch: the last iterate of the attack."""
@@ -75,8 +97,10 @@ class Subject:
 
     def all_adversarial(self, attack: PGD | None = None, against: Victim | None = None) -> np.ndarray:
         """Adversarial images of all images."""
-        parts = [self.adversarial(x, y, ids, attack, against).numpy() for x, y, ids in self.batches()]
-        return np.concatenate(parts)
+        found = np.empty_like(self.x)
+        for x, y, ids in self.batches():
+            found[ids[0] : ids[0] + len(x)] = self.adversarial(x, y, ids, attack, against).numpy()
+        return found
 
     def predicted(self, x, by: Victim | None = None) -> np.ndarray:
         """Logits of images, batch by batch."""
@@ -90,20 +114,20 @@ class Subject:
         result = attack.run(self.victim, self.x, self.y, seed=seed, batch_size=size)
         return 1.0 - float(result.success.mean())
 
-    def keras_model(self, who: str) -> keras.Model:
-        """The Keras model; raises `InputError`, in the name of `who`, if its weights cannot be reached."""
-        if not isinstance(self.model, keras.Model):
-            raise InputError(
-                f"{who} needs the weights of a Keras model. Received: {type(self.model).__name__} "
-                f"'{self.victim.name}'. Give a .keras file."
-            )
+    def keras_model(self) -> keras.Model:
+        """The Keras model; raises `InputError` if its weights cannot be reached."""
+        check_weights(self.analysis, self.model, self.victim)
         return self.model
 
-    def class_weights(self, who: str) -> tf.Tensor:
+    def class_weights(self) -> tf.Tensor:
         """The class weights as the head uses them, one column per class."""
-        self.victim.require_features(who)
-        head = self.victim.require_head(who)
+        head = self.victim.head
         if isinstance(head, CosineDense):
+            check(
+                head.sub_centers == 1,
+                f"{self.analysis} needs one weight vector per class. Received: a head with "
+                f"sub_centers={head.sub_centers}. Use a model whose head has one.",
+            )
             return tf.cast(head.class_directions(), tf.float32)
         return tf.cast(tf.convert_to_tensor(head.kernel), tf.float32)
 

@@ -42,17 +42,15 @@ class WeightLoss:
 
     def value(self) -> float:
         """The mean loss."""
-        return float(
-            sum(self._value(x, y).numpy().astype("float64") for x, y in self._batches()) / len(self.x)
-        )
+        return sum(float(self._value(x, y)) for x, y in self._batches()) / len(self.x)
 
     def gradient(self) -> np.ndarray:
         """The gradient of the mean loss, `[size]`, float64."""
-        return self.flatten(self._added(lambda x, y: self._slope(x, y)))
+        return self.flatten(self._added(self._slope))
 
     def gradients(self) -> list[np.ndarray]:
         """The gradient of the mean loss, one array per variable."""
-        return [part.numpy() / len(self.x) for part in self._added(lambda x, y: self._slope(x, y))]
+        return [part.numpy() / len(self.x) for part in self._added(self._slope)]
 
     def hessian_product(self, vector: np.ndarray) -> np.ndarray:
         """The Hessian of the mean loss times a vector, `[size]`, float64."""

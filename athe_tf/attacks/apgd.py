@@ -17,8 +17,9 @@ from athe_tf.attacks.engine.results import Attempt
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient_attack import GradientAttack
 from athe_tf.attacks.targets import TargetRounds
-from athe_tf.threat import ThreatModel, per_example, threat_model
+from athe_tf.threat import ThreatModel, threat_model
 from athe_tf.utils.errors import InputError, NotApplicable
+from athe_tf.utils.where import where_rows
 
 # The l1 schedule of AutoAttack: multiples of epsilon, and the shares of the steps spent there. The rest of
 # the steps is for epsilon itself.
@@ -134,7 +135,7 @@ class APGD(GradientAttack):
             stepped, memory = policy.step(i, images, here, memory)
             done = wrong if stop else tf.zeros_like(wrong)
             climb = Climb(
-                tf.where(per_example(done), state.x_adv, stepped),
+                where_rows(done, state.x_adv, stepped),
                 wrong,
                 state.queries + self.eot_samples,
                 state.gradients + self.eot_samples,

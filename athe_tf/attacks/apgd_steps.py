@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from athe_tf.threat import ThreatModel, per_example
+from athe_tf.utils.where import where_rows
 
 # The share of the new direction in a step; the rest repeats the last move (alpha of the paper).
 NEW_DIRECTION_SHARE = 0.75
@@ -46,10 +47,7 @@ class Iterate(NamedTuple):
 
 def choose(flags, a: Iterate, b: Iterate) -> Iterate:
     """`a` where the flag is set, `b` elsewhere."""
-    wide = per_example(flags)
-    return Iterate(
-        tf.where(wide, a.x, b.x), tf.where(wide, a.gradient, b.gradient), tf.where(flags, a.loss, b.loss)
-    )
+    return Iterate(*(where_rows(flags, one, other) for one, other in zip(a, b, strict=True)))
 
 
 class StepPolicy:
@@ -125,9 +123,10 @@ class MomentumSteps(StepPolicy):
     def step(self, i, x, here, memory):
         last_x, step_size, *rest = memory
         share = tf.where(tf.equal(i, 0), 1.0, NEW_DIRECTION_SHARE)
-        ahead = self.threat.project(x, here.x + per_example(step_size) * self.threat.ascent(here.gradient))
+        project = self.threat.projector(x)
+        ahead = project(here.x + per_example(step_size) * self.threat.ascent(here.gradient))
         moved = here.x + share * (ahead - here.x) + (1.0 - share) * (here.x - last_x)
-        return self.threat.project(x, moved), [here.x, step_size, *rest]
+        return project(moved), [here.x, step_size, *rest]
 
 
 class SparseSteps(StepPolicy):

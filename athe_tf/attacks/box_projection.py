@@ -7,6 +7,8 @@ how they share the work. All three are exact. Points are rows `[N, D]`.
 
 import tensorflow as tf
 
+from athe_tf.utils.where import where_rows
+
 
 def to_hyperplane(x, normal, gap, norm: str):
     """The perturbation `d` of least norm that brings points of the box onto a hyperplane.
@@ -21,7 +23,7 @@ def to_hyperplane(x, normal, gap, norm: str):
         norm: `"linf"`, `"l2"` or `"l1"`.
     """
     steepness, side = tf.abs(normal), tf.sign(gap)[:, tf.newaxis]
-    room = tf.where(side * normal > 0, x, 1.0 - x) * tf.cast(steepness > 0, x.dtype)
+    room = where_rows(side * normal > 0, x, 1.0 - x) * tf.cast(steepness > 0, x.dtype)
     if norm == "l1":
         length = _steepest_first(steepness, room, tf.abs(gap))
     else:
@@ -37,21 +39,20 @@ def _raised(steepness, room, work, speed):
     to the root and never beyond, and is exact as soon as a step leaves no further coordinate without room.
     That takes a handful of steps where sorting the corners would take a sort.
     """
+    possible, rise = steepness * room, steepness * speed
 
-    def moving(level):
-        return level[:, tf.newaxis] * speed < room
-
-    def count(flags):
-        return tf.reduce_sum(tf.cast(flags, tf.int32), axis=1)
+    def free_at(level):
+        """1 for coordinates with room left, 0 for the others; products are faster than `tf.where`."""
+        return tf.cast(level[:, tf.newaxis] * speed < room, speed.dtype)
 
     def newton(level, _):
-        free = moving(level)
-        left = work - tf.reduce_sum(tf.where(free, 0.0, steepness * room), axis=1)
-        slope = tf.reduce_sum(tf.where(free, steepness * speed, 0.0), axis=1)
+        free = free_at(level)
+        left = work - tf.reduce_sum((1.0 - free) * possible, axis=1)
+        slope = tf.reduce_sum(free * rise, axis=1)
         higher = tf.where(slope > 0, tf.maximum(level, tf.math.divide_no_nan(left, slope)), level)
-        return higher, count(moving(higher)) < count(free)
+        return higher, tf.reduce_any(free_at(higher) < free, axis=1)
 
-    impossible = tf.reduce_sum(steepness * room, axis=1) <= work
+    impossible = tf.reduce_sum(possible, axis=1) <= work
     start = tf.where(impossible, steepness.dtype.max, tf.zeros_like(work))
     loop = start, tf.fill(tf.shape(work), True)
     level, _ = tf.while_loop(lambda _, changed: tf.reduce_any(changed), newton, loop)

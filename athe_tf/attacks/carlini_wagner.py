@@ -14,6 +14,7 @@ from athe_tf.attacks.losses import margin
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
+from athe_tf.utils.where import where_rows
 
 # Pixels of 0 and 1 are at infinity in tanh space; scaled by this factor, they can come back.
 TANH_SHRINK = 0.999999
@@ -171,7 +172,7 @@ class CWL2(MinimumNormAttack):
             lowest=tf.minimum(search.lowest, loss),
             milestone=tf.where(search.iteration > 0, search.milestone, loss),
             found=search.found | success,
-            nearest=tf.where(per_example(nearer), image, search.nearest),
+            nearest=where_rows(nearer, image, search.nearest),
             length=tf.where(nearer, length, search.length),
             passes=search.passes + 1,
             nonfinite=search.nonfinite + bad,

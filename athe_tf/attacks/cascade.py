@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from athe_tf.attacks.engine import model_checks
 from athe_tf.attacks.engine.attack import Attack, checked_batch
 from athe_tf.attacks.engine.clean_facts import CleanFacts
@@ -80,10 +82,17 @@ class Cascade(Attack):
             x, y = checked_batch(x, y, victim.num_classes)
         notes = self.check_model(victim, x[:batch_size], y[:batch_size], known)
         result = super().run(victim, x, y, ids, seed, batch_size, progress, state, known, max_passes)
-        result.queries[:batch_size] += CHECK_QUERIES
-        result.gradients[:batch_size] += 1
-        result.notes = [*self.shortcomings(victim), *notes, *result.notes, *self.suspicions(result)]
+        first = np.arange(len(x)) < batch_size
+        checked = first if known is None or known.checked is None else known.checked
+        result.queries[checked] += CHECK_QUERIES
+        result.gradients[checked] += 1
+        result.notes = self.remarks(victim, result, max_passes, notes)
         return result
+
+    def remarks(self, victim, result, max_passes, about_model=()) -> list[str]:
+        """What a reader must know about the model, the cascade and its result."""
+        told = super().remarks(victim, result, max_passes, about_model)
+        return [*self.shortcomings(victim), *told, *self.suspicions(result)]
 
     def run_individually(self, model, x, y, **kwargs) -> dict[str, AttackResult]:
         """Every attack of the cascade on all images, by name.

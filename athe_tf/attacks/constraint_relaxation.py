@@ -16,9 +16,10 @@ from athe_tf.attacks.engine.results import Attempt
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization
 from athe_tf.attacks.targets import ranked_target
-from athe_tf.threat import per_example, threat_model
+from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.where import where_rows
 
 # Rounds before the first target.
 TARGET_ROUNDS = 2
@@ -179,13 +180,19 @@ class ConstraintRelaxation(Attack):
         def body(round_index, best, solved, memory):
             attempt = self.attempt(victim, x, y, ids, seed, round_index, memory)
             chosen = attempt.success & ~solved
-            best = tf.where(per_example(chosen), attempt.x_adv, best)
+            best = where_rows(chosen, attempt.x_adv, best)
             return round_index + 1, best, solved | attempt.success, attempt.memory
 
         memory = tf.zeros([tf.shape(x)[0], self.memory_columns(victim)])
         loop = (0, x, tf.zeros(tf.shape(x)[:1], tf.bool), memory)
         rounds = TARGET_ROUNDS + self.target_count(victim)
         return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
+
+    def craft_passes(self, victim: Victim) -> float:
+        """Of an image all of whose targets are given up in the first cycle, as most are."""
+        candidates = min(CANDIDATES_PER_TARGET * self.target_count(victim), self._class_count(victim) - 1)
+        per_target = 2.0 * (JUDGED + 1) + RELAXED
+        return 2.0 * FIRST_STEPS + 1.0 + 1.0 + candidates + self.target_count(victim) * per_target
 
     @staticmethod
     def _begin(start) -> Search:
@@ -313,7 +320,7 @@ class ConstraintRelaxation(Attack):
     def _stepped(search: Search, stepped, bad) -> Search:
         """The state after a gradient and a step; an image that is misclassified stays where it is."""
         return search._replace(
-            x_adv=tf.where(per_example(search.success), search.x_adv, stepped),
+            x_adv=where_rows(search.success, search.x_adv, stepped),
             queries=search.queries + 1,
             gradients=search.gradients + 1,
             nonfinite=search.nonfinite + bad,

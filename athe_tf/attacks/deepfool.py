@@ -8,6 +8,7 @@ from athe_tf.attacks.engine.results import Attempt, misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
 from athe_tf.threat import TINY, per_example
+from athe_tf.utils.where import where_rows
 
 # Added to the length of every step: next to the boundary the overshoot alone is too short to cross it.
 LEAST_STEP = 1e-5
@@ -73,7 +74,7 @@ class DeepFool(MinimumNormAttack):
             wrong = misclassified(here.logits, labels)
             path += self._step(gap, normal)
             moved = tf.clip_by_value(images + (1.0 + self.overshoot) * path, 0.0, 1.0)
-            x_adv = tf.where(per_example(wrong), x_adv, moved)
+            x_adv = where_rows(wrong, x_adv, moved)
             return [x_adv, path, rivals, wrong, queries + 1, gradients + count, nonfinite + bad], wrong
 
         def test_last(state, constants):

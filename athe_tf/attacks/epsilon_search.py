@@ -14,6 +14,7 @@ from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.where import where_rows
 
 
 class EpsilonSearch(MinimumNormAttack):
@@ -84,7 +85,7 @@ class EpsilonSearch(MinimumNormAttack):
             radius = tf.minimum(radius, farthest)
             found = self._all_rounds(victim, x, y, ids, rng.fold(seed, step), radius)
             nearer = found.success & (found.norm < norm)
-            nearest = tf.where(per_example(nearer), found.x_adv, nearest)
+            nearest = where_rows(nearer, found.x_adv, nearest)
             low = tf.where(found.success, low, radius)
             more = (found.queries, found.gradients, found.nonfinite)
             costs = [a + b for a, b in zip(costs, more, strict=True)]
@@ -108,10 +109,10 @@ class EpsilonSearch(MinimumNormAttack):
             with whole_batches():  # the radii are those of the whole batch
                 now = inner.attempt(victim, x, y, ids, seed, index)
             left = ~so_far.success
-            wide, counted = per_example(left), tf.cast(left, tf.int32)
+            counted = tf.cast(left, tf.int32)
             return (
                 index + 1,
-                tf.where(wide, now.x_adv, so_far.x_adv),
+                where_rows(left, now.x_adv, so_far.x_adv),
                 so_far.success | now.success,
                 so_far.queries + counted * now.queries,
                 so_far.gradients + counted * now.gradients,

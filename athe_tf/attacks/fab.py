@@ -13,6 +13,7 @@ from athe_tf.attacks.targets import TargetRounds
 from athe_tf.threat import flat, per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
+from athe_tf.utils.where import where_rows
 
 # Restarts begin at this share of epsilon from the image.
 START_RADIUS = 0.5
@@ -120,7 +121,7 @@ class FAB(MinimumNormAttack):
             logits = victim.logits(x_adv) if here is None else here.logits
             wrong, nearest, norm = self._keep_nearer(logits, x_adv, nearest, norm, images, labels)
             back = images + self.beta * (x_adv - images)
-            point = tf.where(per_example(wrong), back, x_adv)
+            point = where_rows(wrong, back, x_adv)
             here = here or Linearization(victim, point)
             rivals, count = self.rivals(here.logits, labels, targets)
             gap, normal, bad = here.nearest(labels, rivals, count, self.threat, seen_from=point)
@@ -149,7 +150,7 @@ class FAB(MinimumNormAttack):
         wrong = misclassified(logits, labels)
         distance = self.threat.distance(images, x_adv)
         nearer = tf.logical_and(wrong, distance < norm)
-        nearest = tf.where(per_example(nearer), x_adv, nearest)
+        nearest = where_rows(nearer, x_adv, nearest)
         return wrong, nearest, tf.where(nearer, distance, norm)
 
     def _step(self, images, point, gap, normal):
@@ -170,7 +171,7 @@ class FAB(MinimumNormAttack):
         """The image itself; at later restarts a random point at half of epsilon from it."""
         noise = self.threat.random_direction(seed, ids, x.shape[1:])
         noise /= per_example(tf.maximum(self.threat.length(noise), 1e-12))
-        radius = START_RADIUS * self.threat.epsilon * tf.cast(restart > 0, tf.float32)
+        radius = START_RADIUS * self.threat.epsilon * per_example(tf.cast(restart > 0, tf.float32))
         return tf.clip_by_value(x + radius * noise, 0.0, 1.0)
 
 

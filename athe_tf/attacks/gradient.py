@@ -15,9 +15,9 @@ from athe_tf.attacks.engine.results import Attempt
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient_attack import GradientAttack
 from athe_tf.attacks.options import AttackOptions
-from athe_tf.threat import per_example
 from athe_tf.utils.errors import InputError, check, check_choice
 from athe_tf.utils.options import check_option
+from athe_tf.utils.where import where_rows
 
 SELECTIONS = ("any", "last")
 
@@ -196,7 +196,7 @@ class PGD(GradientAttack):
             objective = self.objective(victim, labels, inputs)
             there, logits, bad = self.step(objective, self.threat.projector(images), here)
             success = self.succeeded(logits, labels) if self.select == "any" else tally.success
-            x_adv = tf.where(per_example(success), here.x_adv, there.x_adv)
+            x_adv = where_rows(success, here.x_adv, there.x_adv)
             tally = Tally(success, tally.queries + 1, tally.gradients + 1, tally.nonfinite + bad)
             return (there._replace(x_adv=x_adv), tally), success
 

@@ -12,7 +12,8 @@ from athe_tf.attacks.engine.gradients import finite_gradient, inner_product
 from athe_tf.attacks.engine.results import Attempt
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.losses import true_logit
-from athe_tf.threat import TINY, ThreatModel, per_example
+from athe_tf.threat import TINY, ThreatModel
+from athe_tf.utils.where import where_rows
 
 
 class MinimumNormAttack(Attack):
@@ -48,7 +49,7 @@ class MinimumNormAttack(Attack):
         def body(round_index, nearest, norm):
             attempt = self.attempt(victim, x, y, ids, seed, round_index)
             nearer = attempt.success & (attempt.norm < norm)
-            nearest = tf.where(per_example(nearer), attempt.x_adv, nearest)
+            nearest = where_rows(nearer, attempt.x_adv, nearest)
             return round_index + 1, nearest, tf.where(nearer, attempt.norm, norm)
 
         loop = (0, x, tf.fill(tf.shape(x)[:1], float("inf")))
@@ -70,7 +71,7 @@ class MinimumNormAttack(Attack):
             pulled = self.threat.project(images, images_found)
             success = self.succeeded(victim.logits(pulled), labels)
             nearer = tf.where(success, self.threat.distance(images, pulled), tf.gather_nd(norm, rows))
-            pulled = tf.where(per_example(success), pulled, images_found)
+            pulled = where_rows(success, pulled, images_found)
             return (
                 tf.tensor_scatter_nd_update(found, rows, pulled),
                 tf.tensor_scatter_nd_update(norm, rows, nearer),
@@ -126,7 +127,7 @@ class Linearization:
             distance, *other, bad = measure(column)
             closer = distance < nearest
             gap = tf.where(closer, other[0], gap)
-            normal = tf.where(per_example(closer), other[1], normal)
+            normal = where_rows(closer, other[1], normal)
             return column + 1, tf.minimum(distance, nearest), gap, normal, nonfinite + bad
 
         first = (tf.constant(1), *measure(0))

@@ -13,6 +13,7 @@ from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import TINY, per_example
 from athe_tf.utils.errors import check
+from athe_tf.utils.where import where_rows
 
 
 class Walk(NamedTuple):
@@ -126,5 +127,5 @@ class MovingRadiusAttack(MinimumNormAttack):
         x_adv = images + walk.delta
         norm = self.threat.distance(images, x_adv)
         nearer = success & (norm < walk.norm)
-        nearest = tf.where(per_example(nearer), x_adv, walk.nearest)
+        nearest = where_rows(nearer, x_adv, walk.nearest)
         return walk._replace(nearest=nearest, norm=tf.where(nearer, norm, walk.norm))

@@ -12,6 +12,7 @@ from athe_tf.attacks.engine.results import Attempt, misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import per_example
+from athe_tf.utils.where import where_rows
 
 
 class Search(NamedTuple):
@@ -93,7 +94,7 @@ class RayS(MinimumNormAttack):
             images, labels = constants
             # Until a flip is accepted, the direction that is searched is the best one, flipped.
             flipped = blocks.flip(s.signs, s.level, s.block)
-            direction = tf.where(per_example(s.accepted), s.signs, flipped)
+            direction = where_rows(s.accepted, s.signs, flipped)
             # At a radius of 1 every pixel is at the edge of the box: as good as infinite.
             high = tf.minimum(s.radius, 1.0)
             probe_radius = tf.where(s.searching, (s.low + high) / 2, high)
@@ -108,7 +109,7 @@ class RayS(MinimumNormAttack):
             searching &= ~next_block
             level, block = blocks.next(s.level, s.block, next_block)
             state = Search(
-                signs=tf.where(per_example(nearer), direction, s.signs),
+                signs=where_rows(nearer, direction, s.signs),
                 radius=radius,
                 norm=norm,
                 low=tf.where(searching, low, 0.0),
@@ -127,7 +128,7 @@ class RayS(MinimumNormAttack):
         start = Search(signs, nowhere, nowhere, tf.zeros_like(nowhere), none, none, zeros, zeros, zeros)
         end = shrinking_loop(body, start, [x, y], self.steps)
         nearest = _along(x, end.signs, tf.minimum(end.radius, 1.0))
-        found = tf.where(per_example(tf.math.is_finite(end.radius)), nearest, x)
+        found = where_rows(tf.math.is_finite(end.radius), nearest, x)
         gradients = tf.zeros_like(zeros)
         return self.outcome(victim, x, y, found, end.norm, end.queries, gradients, gradients)
 

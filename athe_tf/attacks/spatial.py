@@ -9,9 +9,9 @@ from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.threat import per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
+from athe_tf.utils.where import where_rows
 
 # Of the side of an image: the 3 pixels of 32 that Engstrom et al. allow on CIFAR-10.
 TRANSLATION = 3 / 32
@@ -130,7 +130,7 @@ class Spatial(BlackBoxAttack):
             margin, wrong = self.judged(victim, candidate, labels)
             better = wrong | (margin > best_margin)
             share = tf.reduce_max(tf.abs(shares) * tf.cast(limits > 0, tf.float32), axis=1)
-            best = tf.where(per_example(better), candidate, best)
+            best = where_rows(better, candidate, best)
             best_margin = tf.where(better, margin, best_margin)
             best_share = tf.where(better, share, best_share)
             return [best, best_margin, wrong, queries + 1, best_share], wrong

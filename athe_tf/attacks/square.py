@@ -9,9 +9,10 @@ from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
 from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.threat import TINY, per_example
+from athe_tf.threat import TINY
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
+from athe_tf.utils.where import where_pixels, where_rows
 
 # The share of the image that a window covers is halved after each of these iterations.
 HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
@@ -98,7 +99,7 @@ class Square(BlackBoxAttack):
             )
             margin, wrong = self.judged(victim, candidate, labels)
             better = wrong | (margin > best_margin)
-            best = tf.where(per_example(better), candidate, best)
+            best = where_rows(better, candidate, best)
             best_margin = tf.where(better, margin, best_margin)
             return [best, best_margin, wrong, queries + 1], wrong
 
@@ -174,7 +175,7 @@ class Patches(Windows):
         inside, _, _ = self.draw(ids, seed, tf.gather(self.sides, stage), WINDOW)
         names = tf.zeros_like(ids) if self.shared else ids
         signs = rng.rademacher(seed, names, (1, 1, self.channels), SIGNS)
-        return tf.where(inside, self.threat.stretch(images, signs), best)
+        return where_pixels(inside, self.threat.stretch(images, signs), best)
 
 
 class Hills(Windows):

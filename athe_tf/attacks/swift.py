@@ -32,6 +32,9 @@ class Swift(Cascade):
     `n_queries`, and the notes of the result say so. Every decision is one of the image alone, so the result
     depends neither on the batch nor on which other images are attacked.
 
+    For validation during training, calling it gives a short form that is compiled as one graph and runs on
+    every replica: `cr` with one start per target, without the other stages.
+
     **This is not AutoAttack**: use it every day, and AutoAttack for a number to publish. The notes of every
     result say so.
 
@@ -95,6 +98,13 @@ class Swift(Cascade):
         seen = result.rounds >= stage.end
         by_gradients = ConstraintRelaxation.closest_margin(result.memory[CR])
         return seen & (result.memory[DETECTOR][:, 0] < MISLED * by_gradients)
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """The short form, for validation: `cr` with one start per target, without the other stages."""
+        return self.attacks[0].craft(victim, x, y, ids, seed)
+
+    def craft_passes(self, victim: Victim) -> float:
+        return self.attacks[0].craft_passes(victim)
 
     def shortcomings(self, victim: Victim) -> list[str]:
         told = (

@@ -11,7 +11,7 @@ from athe_tf.utils import rng
 def ranked_target(clean_logits, y, rank):
     """The wrong class of each image with the given rank by clean logit; rank 0 is the likeliest.
 
-    Ranks beyond the last wrong class start over.
+    Ranks beyond the last wrong class start over. `rank` is a number, or one for each image.
 
     Example:
 
@@ -22,7 +22,8 @@ def ranked_target(clean_logits, y, rank):
     label = tf.one_hot(y, classes, on_value=True, off_value=False)
     others = tf.where(label, tf.fill(tf.shape(clean_logits), -float("inf")), clean_logits)
     order = tf.argsort(others, axis=-1, direction="DESCENDING", stable=True)
-    return tf.gather(order, rank % (classes - 1), axis=1)
+    rank = tf.broadcast_to(rank % (classes - 1), tf.shape(y))
+    return tf.gather(order, rank, axis=1, batch_dims=1)
 
 
 class TargetRounds(Attack):
@@ -33,6 +34,7 @@ class TargetRounds(Attack):
     """
 
     compares_margins = True
+    rounds_in_parallel = True
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int | None, **kwargs):
         super().__init__(epsilon, norm, **kwargs)

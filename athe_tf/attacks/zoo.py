@@ -9,9 +9,10 @@ from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.threat import flat, per_example
+from athe_tf.threat import flat
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check_choice
+from athe_tf.utils.where import where_rows
 
 MODES = ("linf", "threshold")
 
@@ -101,7 +102,7 @@ class ZOO(BlackBoxAttack):
             success = solved | self.successes(victim, x_adv, labels, tested)
             adam, visits, direction = _coordinate_step(adam, visits, slope, visited)
             moved = self._move(images, x_adv, direction)
-            x_adv = tf.where(per_example(success), x_adv, moved)
+            x_adv = where_rows(success, x_adv, moved)
             queries += 2 + tf.cast(tested, tf.int32)
             done = success | (queries + MOST_QUERIES_PER_UPDATE > budget)
             return [x_adv, success, queries, adam, visits], done
@@ -113,7 +114,7 @@ class ZOO(BlackBoxAttack):
         tested = ~success & self._within(x, x_adv)
         success |= self.successes(victim, x_adv, y, tested)
         # A call, which returns every image, returns admissible ones in either mode.
-        x_adv = tf.where(per_example(success), x_adv, self.threat.project(x, x_adv))
+        x_adv = where_rows(success, x_adv, self.threat.project(x, x_adv))
         return x_adv, success, queries + tf.cast(tested, tf.int32)
 
     def _slope(self, victim: Victim, images, x_adv, labels, visited):

@@ -2,7 +2,8 @@
 
 Each function takes a batch of images `[N, H, W, C]` of any dtype, a seed and the ids of the images, and
 returns a batch of the same shape and dtype. What happens to an image depends on (seed, id) alone: not on its
-batch or its position in it. The stream folds the epoch into the seed.
+batch or its position in it; only `batch_crop_flip` moves a batch as one. The stream folds the epoch into the
+seed.
 
     augmented = pad_crop_flip(images, seed=fold(seed, epoch), ids=indices)
 """
@@ -64,8 +65,17 @@ def pad_crop(images, seed, ids, *, padding=None, mode="zero"):
 
 
 def reflect_crop_flip(images, seed, ids, *, padding=None):
-    """`pad_crop_flip` with reflected borders, as Rice et al. and LLR train on CIFAR."""
+    """`pad_crop_flip` with reflected borders, as Rice et al. train on CIFAR."""
     return pad_crop_flip(images, seed, ids, padding=padding, mode="reflect")
+
+
+def batch_crop_flip(images, seed, ids, *, padding=None):
+    """`reflect_crop_flip` with one window for the whole batch, as LLR's released code has it.
+
+    The id of the first image decides where the window is. Each image is flipped on its own.
+    """
+    first = tf.fill(tf.shape(ids), tf.gather(ids, 0))
+    return flip(pad_crop(images, seed, first, padding=padding, mode="reflect"), seed, ids)
 
 
 def pad_crop_flip(images, seed, ids, *, padding=None, mode="zero"):

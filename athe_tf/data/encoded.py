@@ -11,7 +11,8 @@ from athe_tf.data.random_resized_crop import RandomResizedCrop
 from athe_tf.data.resize import central_view, resize
 from athe_tf.data.source import ImageSource, to_float, with_options, without_autograph
 from athe_tf.utils.errors import check, check_integer
-from athe_tf.utils.graph_checks import checked_labels, readable_errors
+from athe_tf.utils.graph_checks import readable_errors
+from athe_tf.utils.label_checks import checked_labels
 
 
 class EncodedSource(ImageSource):
@@ -72,6 +73,9 @@ class EncodedSource(ImageSource):
         """
         check_integer("batch_size", batch_size, 1)
         dataset = self._in_order(batch_size, len(self)).map(self._checked)
+        # Without its length, Keras warns at the end of the first validation that the data ran out.
+        count = -(-len(self) // batch_size)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
 
     def _in_order(self, batch_size, count):

@@ -15,7 +15,7 @@ import functools
 
 import keras
 
-from athe_tf.utils.keras_compat import is_multi_worker, wrap_trainer
+from athe_tf.utils.tensorflow_compat import is_multi_worker, wrap_trainer
 
 
 def repair_fit() -> None:

@@ -11,8 +11,12 @@ from athe_tf.utils.registry import unknown_name
 
 #: `auto` chooses one of the others, by the environment and the devices of this machine.
 DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one", "tpu")
-#: Those that stay on this machine.
-LOCAL_DISTRIBUTIONS = ("auto", "mirrored", "one")
+#: Those of an evaluation.
+EVALUATION_DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one")
+NO_WORKERS = (
+    "The distribution 'multi_worker' needs the addresses of the workers. Set TF_CONFIG on each of them, or "
+    "start them with srun."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,20 +66,31 @@ class DistributionSettings:
             kind = "multi_worker"
         elif kind == "auto" and "TPU_NAME" in environment and not self.devices and not self.uses_cpu:
             kind = "tpu"
-        check(
-            kind != "multi_worker" or cluster is not None,
-            "The distribution 'multi_worker' needs the addresses of the workers. Set TF_CONFIG on each of "
-            "them, or start them with srun.",
-        )
+        check(kind != "multi_worker" or cluster is not None, NO_WORKERS)
         return dataclasses.replace(self, kind=kind, cluster=cluster if kind == "multi_worker" else None)
 
-    def check_local(self) -> None:
-        """Raises `InputError` unless the run stays on this machine."""
+    def shared_evaluation(
+        self, environment: Mapping[str, str] = os.environ, look_for_workers: bool = True
+    ) -> "tuple[DistributionSettings, Cluster | None]":
+        """The devices of this machine, and the workers that share the images of an evaluation, if any.
+
+        The workers of an evaluation compute nothing together: each of them uses its own devices.
+
+        Args:
+            environment: `TF_CONFIG` and the variables of a Slurm step are read.
+            look_for_workers: Whether to read them. Defaults to `True`.
+        """
         check(
-            self.kind in LOCAL_DISTRIBUTIONS,
-            "An evaluation runs on the devices of one machine. Expected a distribution in "
-            f"{list(LOCAL_DISTRIBUTIONS)}. Received: '{self.kind}'.",
+            self.kind in EVALUATION_DISTRIBUTIONS,
+            "An evaluation runs on the devices of one machine, or in shares on several workers. Expected a "
+            f"distribution in {list(EVALUATION_DISTRIBUTIONS)}. Received: '{self.kind}'.",
         )
+        if self.kind not in ("auto", "multi_worker") or not look_for_workers:
+            return self, None
+        cluster = find_cluster(environment)
+        check(self.kind != "multi_worker" or cluster is not None, NO_WORKERS)
+        several = cluster is not None and len(cluster.workers) > 1
+        return dataclasses.replace(self, kind="auto"), cluster if several else None
 
     def _check_devices(self) -> None:
         for device in self.devices:

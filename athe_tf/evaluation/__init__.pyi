@@ -1,3 +1,4 @@
+from .converted_model import evaluate_converted
 from .corruptions import evaluate_corruptions
 from .evaluator import evaluate
 from .options import EvaluationOptions
@@ -15,6 +16,7 @@ __all__ = [
     "Protocol",
     "Result",
     "evaluate",
+    "evaluate_converted",
     "evaluate_corruptions",
     "recall_at_k",
 ]

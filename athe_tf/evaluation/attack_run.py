@@ -4,25 +4,34 @@ import dataclasses
 import time
 from collections.abc import Callable
 
+import numpy as np
+
+from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.driver import add_stages
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.evaluation.attack_plan import PlannedAttack
+from athe_tf.evaluation.eight_bit import still_adversarial
 from athe_tf.evaluation.examples import examples_of
+from athe_tf.evaluation.finished_attack import FinishedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.evaluation.merged_state import MergedState
 from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.evaluation.shard import WHOLE, Shard
 from athe_tf.evaluation.state_folder import StateFolder
 from athe_tf.utils.errors import NotApplicable
 
 
 @dataclasses.dataclass
 class AttackRunner:
-    """Runs planned attacks, or reads back what they found before an interruption."""
+    """Runs planned attacks, or reads back what they found before an interruption or in several shards."""
 
     inputs: EvaluationInputs
-    state: StateFolder | None = None
+    state: StateFolder | MergedState | None = None
     progress: Callable | None = None
     max_passes: int | None = None
+    shard: Shard = WHOLE
 
     def run(self, planned: PlannedAttack, number: int, attacks: int) -> AttackOutcome:
         """What one attack found; if it cannot be run on this victim, the outcome says why."""
@@ -32,47 +41,80 @@ class AttackRunner:
         limit = count if planned.limit is None else min(planned.limit, count)
         settings = attack.settings() | ({"images": limit} if limit < count else {})
         settings |= {} if self.max_passes is None else {"max_passes": self.max_passes}
-        outcome = None if self.state is None else self.state.load(planned.label, settings, limit)
-        if outcome is None:
-            try:
-                outcome = self._run(planned, limit, settings, (number, attacks))
-            except NotApplicable as error:
-                return AttackOutcome(planned.label, None, not_run=str(error))
-            if self.state is not None:
-                self.state.save(outcome)
-        epsilon, norm = float(attack.threat.epsilon), attack.threat.norm
-        outcome.epsilon, outcome.norm, outcome.in_ball = epsilon, norm, attack.in_ball
-        within = norm == self.inputs.norm and epsilon <= self.inputs.epsilon + 1e-9
-        outcome.in_worst_case = attack.in_ball and within
-        outcome.minimum_norm = isinstance(attack, MinimumNormAttack)
-        if planned.note is not None:
-            outcome.remarks = [planned.note, *outcome.remarks]
-        return outcome
+        rows = self.shard.rows(limit)
+        finished = self._read(planned.label, attack, settings, rows)
+        if finished is None:
+            finished = self._run(planned, limit, rows, (number, attacks))
+            if isinstance(self.state, StateFolder):
+                self.state.save(planned.label, settings, finished)
+        if finished.result is None:
+            return AttackOutcome(planned.label, None, not_run=finished.not_run)
+        if not len(rows):
+            return AttackOutcome(planned.label, None, not_run="this shard has none of its images.")
+        return self._outcome(planned, limit, settings, finished)
 
-    def _run(self, planned: PlannedAttack, limit: int, settings: dict, position) -> AttackOutcome:
+    def _read(self, label: str, attack: Attack, settings: dict, rows: np.ndarray) -> FinishedAttack | None:
+        """What is known from before; `None` without a state."""
+        if self.state is None:
+            return None
+        return self.state.load(label, settings, self._before(attack, rows))
+
+    def _before(self, attack: Attack, rows: np.ndarray) -> AttackResult:
+        """The result before an attack, without images."""
+        result = AttackResult.before(self.inputs.images[:0], ~self.inputs.clean.correct[rows])
+        add_stages(result, attack, self.inputs.victim, self.max_passes)
+        return result
+
+    def _run(self, planned: PlannedAttack, limit: int, rows: np.ndarray, position) -> FinishedAttack:
         assert planned.attack is not None
         began = time.perf_counter()
-        result = self.inputs.run(
-            planned.attack,
-            slice(limit),
-            progress=self._observer(planned.label, position, limit),
-            state=None if self.state is None else self.state.unfinished(planned.label),
-            max_passes=self.max_passes,
-        )
+        try:
+            result = self.inputs.run(
+                planned.attack,
+                rows,
+                among=slice(limit),
+                progress=self._observer(planned.label, position, len(rows)),
+                state=self.state.unfinished(planned.label) if isinstance(self.state, StateFolder) else None,
+                max_passes=self.max_passes,
+            )
+        except NotApplicable as error:
+            return FinishedAttack(not_run=str(error))
+        # After a resume, the stages remember more time than this process has seen.
+        seconds = max(time.perf_counter() - began, sum(stage.seconds for stage in result.stages))
+        # Only a few adversarial examples are kept, so that memory does not grow with the attacks.
+        examples = examples_of(result, rows, self.inputs, planned.label)
+        eight_bit = still_adversarial(result, rows, planned.attack, self.inputs)
+        without_images = dataclasses.replace(result, x_adv=result.x_adv[:0].copy())
+        return FinishedAttack(without_images, eight_bit, seconds, examples)
+
+    def _outcome(
+        self, planned: PlannedAttack, limit: int, settings: dict, finished: FinishedAttack
+    ) -> AttackOutcome:
+        """What follows from the results of all images."""
+        attack, result = planned.attack, finished.result
+        assert attack is not None and result is not None
+        epsilon, norm = float(attack.threat.epsilon), attack.threat.norm
+        within = norm == self.inputs.norm and epsilon <= self.inputs.epsilon + 1e-9
+        about_model = self.inputs.check_model(attack, slice(limit))
+        remarks = attack.remarks(self.inputs.victim, result, self.max_passes, about_model)
         return AttackOutcome(
             planned.label,
             robust=~result.success,
-            # After a resume, the stages remember more time than this process has seen.
-            seconds=max(time.perf_counter() - began, sum(stage.seconds for stage in result.stages)),
+            seconds=finished.seconds,
             queries=int(result.queries.sum()),
             gradients=int(result.gradients.sum()),
             nonfinite=int(result.nonfinite.sum()),
             norms=result.norm,
+            eight_bit=finished.eight_bit,
             settings=settings,
+            in_worst_case=attack.in_ball and within,
+            epsilon=epsilon,
+            norm=norm,
+            in_ball=attack.in_ball,
+            minimum_norm=isinstance(attack, MinimumNormAttack),
             stages=_accuracy_after_stages(result),
-            remarks=list(result.notes),
-            # Only a few adversarial examples are kept, so that memory does not grow with the attacks.
-            examples=examples_of(result, self.inputs, planned.label),
+            remarks=[*([] if planned.note is None else [planned.note]), *remarks],
+            examples=finished.examples,
         )
 
     def _observer(self, label: str, position: tuple[int, int], examples: int):

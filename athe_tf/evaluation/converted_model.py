@@ -1,16 +1,21 @@
-"""How a model without gradients is evaluated that was made of one with gradients: ONNX and LiteRT files."""
+"""Evaluation of a file for another runtime (ONNX, LiteRT), with the help of its parent.
 
-import dataclasses
+The file has no gradients. The parent is the model that it was made of, which has them.
+"""
+
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from athe_tf import attacks
+from athe_tf import attacks as attack_names
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.evaluator import evaluate
+from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
 from athe_tf.evaluation.images import read_images
+from athe_tf.evaluation.loading import open_model
+from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.result import Result
 from athe_tf.evaluation.transferred_attack import TransferredAttack
 
@@ -19,81 +24,105 @@ ON_PARENT = ("apgd-ce", "apgd-t")
 #: Attacks on the file itself.
 ON_FILE = ("square-1000", "rays-1000")
 
+NOT_COUNTED = "made on the parent, whose passes are not counted, and tried on the file"
 WITHOUT_PARENT = (
     "The model is a file without gradients, and only attacks that need its outputs were run. They find fewer "
     "adversarial examples than gradients do. Give the model that it was made of as the parent."
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class ConvertedModel:
-    """A file without gradients and its parent, the model that it was made of.
+def evaluate_converted(
+    model,
+    data,
+    *,
+    parent=None,
+    attacks: Sequence[str] = ON_FILE,
+    epsilon: float = DEFAULT_EPSILON,
+    norm: str = "linf",
+    max_examples: int | None = None,
+    batch_size: int = 128,
+    seed: int = 0,
+    checks: bool = True,
+    options: EvaluationOptions | None = None,
+) -> Result:
+    """Measures how robust an `.onnx` or `.tflite` file is.
 
-    Attributes:
-        parent: The model with gradients, or `None` if there is none.
-        epsilon: Radius of the threat model.
-        norm: Its norm.
-        seed: Seed of the attacks.
-        batch_size: Images per forward pass.
-        max_examples: Use only the first images; `None` for all.
+    The strongest attacks on the parent are tried on the file, and attacks without gradients are run on the
+    file itself. The parent is evaluated under the same attacks: `result.conversion` compares the two, and a
+    warning is added if the file seems more robust than its parent.
+
+    Example:
+
+    >>> card = athe_tf.saving.convert(net, "net.tflite", "litert")
+    >>> settings = {"parent": net, "attacks": ["square-50"], "epsilon": 0.1, "checks": False}
+    >>> result = athe_tf.evaluation.evaluate_converted("net.tflite", (images, labels), **settings)
+    >>> result.conversion["same_predictions"]
+    1.0
+
+    Args:
+        model: The file, or a `Victim` made of it.
+        data: Images and labels, as for `athe_tf.evaluate`.
+        parent: The model that the file was made of; anything that `athe_tf.evaluate` takes. Defaults to
+            `None`: only the attacks on the file are run, and a warning says so.
+        attacks: Attacks on the file. Defaults to Square and RayS with 1,000 queries each.
+        epsilon: Radius of the threat model. Defaults to 8/255.
+        norm: Its norm. Defaults to `"linf"`.
+        max_examples: Use only the first images, at most this many. Defaults to `None`: all.
+        batch_size: Images per forward pass. Defaults to 128.
+        seed: Seed of the attacks. Defaults to 0.
+        checks: Whether to run the sanity checks. Defaults to `True`.
+        options: Less common settings, as for `athe_tf.evaluate`.
     """
-
-    parent: Victim | None
-    epsilon: float
-    norm: str
-    seed: int = 0
-    batch_size: int = 128
-    max_examples: int | None = None
-
-    def attacks(self, on_file: Sequence[str] = ()) -> list[Attack | str]:
-        """The strongest attacks on the parent, tried on the file, and attacks on the file itself."""
-        return [*self._transferred(), *(on_file or ON_FILE)]
-
-    def _transferred(self) -> list[Attack]:
-        if self.parent is None:
-            return []
-        sources = [attacks.get(name, epsilon=self.epsilon, norm=self.norm) for name in ON_PARENT]
-        return [TransferredAttack(source, self.parent) for source in sources]
-
-    def remarks(self, result: Result, victim: Victim, data) -> list[str]:
-        """What a reader must know: the parent's numbers, how far the file is from it, possible masking.
-
-        Args:
-            result: The evaluation of the file.
-            victim: The file.
-            data: The images of the evaluation.
-        """
-        if self.parent is None:
-            return [WITHOUT_PARENT]
-        pair = read_images(data, self.max_examples, victim.num_classes)
-        of_parent = evaluate(
-            self.parent,
-            pair,
-            attacks=[*ON_PARENT, ON_FILE[0]],
-            epsilon=self.epsilon,
-            norm=self.norm,
-            batch_size=self.batch_size,
-            seed=self.seed,
-            checks=False,
-        )
-        return [
-            _distance(self._logits(victim, pair[0]), self._logits(self.parent, pair[0])),
-            f"The parent '{self.parent.name}' itself: {of_parent.clean_accuracy:.1%} clean, "
-            f"{of_parent.worst_case_accuracy:.1%} under {', '.join([*ON_PARENT, ON_FILE[0]])}.",
-            *_masking(result.worst_case_accuracy, of_parent.worst_case_accuracy),
-        ]
-
-    def _logits(self, victim: Victim, images) -> np.ndarray:
-        return np.concatenate([np.asarray(part) for _, part in clean_logits(victim, images, self.batch_size)])
+    options = options or EvaluationOptions()
+    victim = open_model(model)
+    images = read_images(data, max_examples, victim.num_classes)
+    threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "batch_size": batch_size, "seed": seed}
+    if parent is None:
+        result = evaluate(victim, images, attacks=attacks, checks=checks, options=options, **threat)
+        result.warnings.append(WITHOUT_PARENT)
+        return result
+    parent = open_model(parent)
+    transferred = _transferred(parent, [epsilon, *options.epsilons], norm)
+    plan = [*transferred, *attacks]
+    result = evaluate(victim, images, attacks=plan, checks=checks, options=options, **threat)
+    for outcome in result.attacks[: len(transferred)]:
+        outcome.remarks.append(NOT_COUNTED)
+    if options.shard is not None:  # the merge of all shards compares with the parent
+        return result
+    on_parent = [*ON_PARENT, *attacks]
+    quiet = EvaluationOptions(progress=options.progress)
+    of_parent = evaluate(parent, images, attacks=on_parent, checks=False, options=quiet, **threat)
+    result.conversion = {
+        "parent": parent.name,
+        "clean_accuracy": of_parent.clean_accuracy,
+        "worst_case_accuracy": of_parent.worst_case_accuracy,
+        "attacks": on_parent,
+        **_differences(_logits(victim, images[0], batch_size), _logits(parent, images[0], batch_size)),
+    }
+    result.warnings += _masking(result.worst_case_accuracy, of_parent.worst_case_accuracy)
+    return result
 
 
-def _distance(logits: np.ndarray, of_parent: np.ndarray) -> str:
+def _transferred(parent: Victim, epsilons: Sequence[float], norm: str) -> list[Attack]:
+    return [
+        TransferredAttack(attack_names.get(name, epsilon=epsilon, norm=norm), parent)
+        for name in ON_PARENT
+        for epsilon in epsilons
+    ]
+
+
+def _logits(victim: Victim, images: np.ndarray, batch_size: int) -> np.ndarray:
+    return np.concatenate([np.asarray(part) for _, part in clean_logits(victim, images, batch_size)])
+
+
+def _differences(logits: np.ndarray, of_parent: np.ndarray) -> dict[str, float]:
+    """How far the file is from its parent on clean images."""
     moved = np.abs(logits - of_parent)
-    same = np.mean(logits.argmax(axis=1) == of_parent.argmax(axis=1))
-    return (
-        f"On clean images, the file and its parent predict the same class for {same:.1%}; logits differ by "
-        f"{moved.mean():.2g} on average and by at most {moved.max():.2g}."
-    )
+    return {
+        "same_predictions": float(np.mean(logits.argmax(axis=1) == of_parent.argmax(axis=1))),
+        "mean_difference": float(moved.mean()),
+        "largest_difference": float(moved.max()),
+    }
 
 
 def _masking(accuracy: float | None, of_parent: float | None) -> list[str]:

@@ -13,6 +13,7 @@ from athe_tf.evaluation.heads import head_of
 from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.loading import open_model
+from athe_tf.evaluation.merged_state import MergedState
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.progress import EvaluationProgress
@@ -21,6 +22,7 @@ from athe_tf.evaluation.protocols import Protocol, get_protocol
 from athe_tf.evaluation.result import Result
 from athe_tf.evaluation.sanity import run_checks
 from athe_tf.evaluation.sanity_probe import SanityProbe
+from athe_tf.evaluation.shard import WHOLE, Shard
 from athe_tf.evaluation.state_folder import StateFolder
 from athe_tf.evaluation.transferred import measure_transfer
 from athe_tf.evaluation.under_attack import adversarial_logits, describe_angles, describe_calibration
@@ -30,6 +32,7 @@ from athe_tf.threat import threat_model
 from athe_tf.utils.errors import NotApplicable, check
 
 DEFAULT_EPSILON = 8 / 255
+SHARD = "These are the images of shard {shard} only; the number to quote is that of all shards together."
 
 
 def evaluate(
@@ -108,9 +111,13 @@ def evaluate(
     result = _empty_result(inputs, options)
     result.protocol = chosen.name if attacks is None else None
     result.settings = {"batch_size": batch_size, "max_examples": max_examples}
-    folder = StateFolder.open(options.state, inputs)
-    runner = AttackRunner(inputs, folder, options.progress, options.max_passes)
+    shard = _shard(options, inputs)
+    folder = StateFolder.open(options.state, inputs, shard)
+    state = MergedState(options.shards, inputs) if options.shards else folder
+    runner = AttackRunner(inputs, state, options.progress, options.max_passes, shard or WHOLE)
     _run_attacks(result, runner, plan, options.finished)
+    if shard is not None:
+        return result.of_images(shard.rows(len(images)), SHARD.format(shard=shard))
     if chosen.transfer:
         crafted_by = make_plan(chosen.transfer, epsilon, norm, published=chosen.epsilon)
         result.transfer = measure_transfer(inputs, result.model, substitutes, crafted_by)
@@ -175,6 +182,20 @@ def _check_inputs(inputs: EvaluationInputs, protocol: Protocol, plan, options: E
     )
     for planned in plan:
         planned.check(inputs.victim)
+
+
+def _shard(options: EvaluationOptions, inputs: EvaluationInputs) -> Shard | None:
+    """The share of the images that is attacked, if it is not all of them."""
+    if options.shard is None:
+        return None
+    shard = Shard.parse(str(options.shard))
+    shard.check_images(len(inputs.images))
+    check(
+        inputs.model_digest is not None,
+        "The shards of this evaluation could not be recognized, because the model contains Python code. "
+        f"Received: shard={shard}. Save it as a .keras file without code, or evaluate it in one process.",
+    )
+    return shard
 
 
 def _empty_result(inputs: EvaluationInputs, options: EvaluationOptions) -> Result:

@@ -11,8 +11,8 @@ KEPT = 10
 Examples = dict[str, np.ndarray]
 
 
-def examples_of(result: AttackResult, inputs: EvaluationInputs, label: str) -> Examples:
-    """The first adversarial examples that an attack found.
+def examples_of(result: AttackResult, rows: np.ndarray, inputs: EvaluationInputs, label: str) -> Examples:
+    """The first adversarial examples that an attack found on these rows of the images.
 
     | array | content |
     |---|---|
@@ -22,8 +22,9 @@ def examples_of(result: AttackResult, inputs: EvaluationInputs, label: str) -> E
     | `norm` | length of the perturbation in the attack's norm |
     | `index` | position in the data set |
     """
-    rows = np.flatnonzero(result.success & (result.norm > 0) & np.isfinite(result.norm))[:KEPT]
-    clean, adversarial = inputs.images[rows], result.x_adv[rows]
+    found = result.found[:KEPT]
+    rows, norms = rows[found], result.norm[found]
+    clean, adversarial = inputs.images[rows], result.x_adv[found]
     before = after = np.zeros(0)
     if len(rows):
         before, after = (
@@ -36,7 +37,7 @@ def examples_of(result: AttackResult, inputs: EvaluationInputs, label: str) -> E
         "clean_prediction": before.astype(np.int32),
         "adversarial_prediction": after.astype(np.int32),
         "attack": np.array([label] * len(rows), dtype=np.str_),
-        "norm": np.asarray(result.norm[rows], np.float32),
+        "norm": np.asarray(norms, np.float32),
         "index": rows.astype(np.int64),
     }
 

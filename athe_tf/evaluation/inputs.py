@@ -52,25 +52,42 @@ class EvaluationInputs:
         diagnosis = diagnose(victim, images, labels, clean)
         return cls(victim, images, labels, norm, epsilon, seed, batch_size, clean, diagnosis)
 
-    def run(self, attack: Attack, rows: slice | np.ndarray, **kwargs) -> AttackResult:
+    def run(
+        self, attack: Attack, rows: slice | np.ndarray, among: slice | None = None, **kwargs
+    ) -> AttackResult:
         """Runs an attack on some of the images, and hands on what is known about them.
 
         Args:
             attack: The attack.
             rows: Which images.
+            among: The set that they are a part of: what an attack draws from the set, and the cost of its
+                checks, are those of an attack on the whole set. Defaults to `None`: `rows` themselves.
             **kwargs: Further arguments of `Attack.run`.
         """
         ids = np.arange(len(self.images))[rows]
-        known = CleanFacts(
+        known = self._known(ids)
+        if kwargs.get("state") is not None:
+            known = dataclasses.replace(known, model=self.model_digest)
+        if among is not None:
+            whole = self.images[among], self.labels[among]
+            known = dataclasses.replace(known, whole=whole, checked=ids < self.batch_size)
+        x, y = self.images[rows], self.labels[rows]
+        kwargs |= {"seed": self.seed, "batch_size": self.batch_size}
+        return attack.run(self.victim, x, y, ids=ids, known=known, **kwargs)
+
+    def check_model(self, attack: Attack, rows: slice) -> list[str]:
+        """What an attack on these images says about the model."""
+        batch = slice(self.batch_size)
+        x, y = self.images[rows][batch], self.labels[rows][batch]
+        return attack.check_model(self.victim, x, y, self._known(np.arange(len(self.images))[rows]))
+
+    def _known(self, rows: np.ndarray) -> CleanFacts:
+        return CleanFacts(
             correct=self.clean.correct[rows],
             deterministic=self.diagnosis.deterministic,
             warnings=self.diagnosis.scale_warnings,
             zero_gradients=lambda: self.zero_gradients,
-            model=self.model_digest if kwargs.get("state") is not None else None,
         )
-        x, y = self.images[rows], self.labels[rows]
-        kwargs |= {"seed": self.seed, "batch_size": self.batch_size}
-        return attack.run(self.victim, x, y, ids=ids, known=known, **kwargs)
 
     @functools.cached_property
     def zero_gradients(self) -> float:

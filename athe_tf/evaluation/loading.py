@@ -3,8 +3,9 @@
 import pathlib
 
 from athe_tf.attacks.engine.victim import Victim, saved_model_victim, victim
-from athe_tf.evaluation.runtime_model import SUFFIXES, open_runtime_model
+from athe_tf.evaluation.runtime_model import open_runtime_model
 from athe_tf.saving.keras_file import load_model
+from athe_tf.utils.choices import RUNTIME_SUFFIXES
 from athe_tf.utils.errors import InputError, check
 
 
@@ -26,7 +27,7 @@ def open_model(model) -> Victim:
     check(
         path.exists(), f"There is no model at '{path}'. Expected a .keras file or the folder of a SavedModel."
     )
-    if path.suffix in SUFFIXES:
+    if path.suffix in RUNTIME_SUFFIXES:
         return open_runtime_model(path)
     if not path.is_dir():
         return victim(load_model(path))

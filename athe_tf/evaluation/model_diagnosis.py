@@ -133,6 +133,7 @@ def logarithms(victim: Victim) -> Victim:
         features=victim.features if victim.has_features else None,
         num_classes=victim.num_classes,
         name=victim.name,
+        differentiable=victim.differentiable,
         digest=digest,
     )
 

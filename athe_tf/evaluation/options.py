@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from athe_tf.evaluation.shard import Shard
 from athe_tf.utils.choices import check_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number
@@ -56,6 +57,10 @@ class EvaluationOptions:
             images or settings, or of another version of athe_tf is refused. A model that contains Python
             functions cannot be recognized again: it is evaluated without a state, with a warning. Defaults to
             `None`.
+        shard: Attack only a share of the images, such as `"3/8"`, on one of several machines: needs `state`.
+            The result is that of these images, without checks. Defaults to `None`: all images.
+        shards: The `state` folders of all shards, in their order: what their attacks found is read and
+            merged, and everything else is measured here. Defaults to none.
         progress: Called after every batch with an `EvaluationProgress`.
         finished: Called with the `AttackOutcome` of every attack as soon as it is known.
     """
@@ -73,6 +78,8 @@ class EvaluationOptions:
     name: str | None = None
     dataset: str = "data"
     state: Any = None
+    shard: Shard | str | None = None
+    shards: Sequence[Any] = ()
     progress: Callable | None = None
     finished: Callable | None = None
 
@@ -85,4 +92,11 @@ class EvaluationOptions:
         check(
             isinstance(self.substitutes, Mapping),
             f"Expected `substitutes` to map names to models. Received: {self.substitutes!r}.",
+        )
+        if isinstance(self.shard, str):
+            object.__setattr__(self, "shard", Shard.parse(self.shard))
+        check(
+            self.shard is None or (self.state is not None and not self.shards),
+            "A shard is merged with the others later, from its state. Expected a `state` folder, and no "
+            f"`shards`. Received: shard={self.shard}, state={self.state}, shards={list(self.shards)}.",
         )

@@ -42,6 +42,8 @@ class AttackOutcome:
         gradients: Backward passes, summed over all images.
         nonfinite: Gradients that were not finite.
         norms: Length of the smallest perturbation found for each image; infinite if none was found.
+        eight_bit: Whether each image has an adversarial example that is still one when it is rounded to 8
+            bits, as PNG stores it.
         settings: How the attack was run.
         not_run: Why it was not run.
         in_worst_case: Whether it stays within the threat model of the evaluation, and so counts in the worst
@@ -62,6 +64,7 @@ class AttackOutcome:
     gradients: int = 0
     nonfinite: int = 0
     norms: np.ndarray | None = None
+    eight_bit: np.ndarray | None = None
     settings: dict = dataclasses.field(default_factory=dict)
     not_run: str | None = None
     in_worst_case: bool = True
@@ -81,6 +84,20 @@ class AttackOutcome:
         return float(self.robust.mean())
 
     @property
+    def found(self) -> np.ndarray:
+        """Whether the attack found an adversarial example for each image."""
+        if self.robust is None or self.norms is None:
+            return np.zeros(0, bool)
+        return ~self.robust & (self.norms > 0) & np.isfinite(self.norms)
+
+    @property
+    def robust_to_eight_bit(self) -> np.ndarray | None:
+        """`robust`, if adversarial examples are rounded to 8 bits; `None` if that was not tested."""
+        if self.robust is None or self.eight_bit is None:
+            return None
+        return self.robust | (self.found & ~self.eight_bit)
+
+    @property
     def passes_per_image(self) -> dict[str, float]:
         """Forward and backward passes, averaged over the images that were attacked."""
         count = 1 if self.robust is None else len(self.robust)
@@ -90,10 +107,9 @@ class AttackOutcome:
     @property
     def median_norm(self) -> float | None:
         """Median length of the perturbations, over the adversarial examples found."""
-        if self.robust is None or self.norms is None:
+        if self.norms is None or not self.found.any():
             return None
-        found = self.norms[~self.robust & (self.norms > 0)]
-        return float(np.median(found)) if len(found) else None
+        return float(np.median(self.norms[self.found]))
 
     def to_dict(self) -> dict:
         """Its entry in `evaluation.json`."""
@@ -113,6 +129,8 @@ class AttackOutcome:
             "settings": self.settings,
             "in_worst_case": self.in_worst_case,
         }
+        if self.eight_bit is not None:
+            entry["eight_bit"] = _eight_bit_counts([self])
         if self.epsilon is not None:
             entry["epsilon"] = self.epsilon
         if self.remarks:
@@ -153,6 +171,7 @@ class Result:
         angles: Histograms of the angles of a hypersphere head.
         corruptions: Accuracies under common corruptions.
         verify: The same attacks by independent code.
+        conversion: A file for another runtime beside its parent, the model that it was made of.
         transfer: Adversarial examples of one model, tested on others.
         settings: How the evaluation was run.
         command: The command that repeats it.
@@ -177,6 +196,7 @@ class Result:
     angles: dict | None = None
     corruptions: dict | None = None
     verify: list[dict] = dataclasses.field(default_factory=list)
+    conversion: dict | None = None
     transfer: dict | None = None
     settings: dict = dataclasses.field(default_factory=dict)
     command: str | None = None
@@ -207,6 +227,23 @@ class Result:
     def worst_case_accuracy(self) -> float | None:
         """The share of images that survive every attack: the number to quote. `None` without attacks."""
         return float(self.robust.mean()) if self.counted else None
+
+    @property
+    def eight_bit(self) -> dict:
+        """What is left of the adversarial examples in the worst case when they are rounded to 8 bits.
+
+        Empty if none was found.
+        """
+        rounded = [attack for attack in self.counted if attack.eight_bit is not None]
+        if not any(attack.found.any() for attack in rounded):
+            return {}
+        robust = self._survivors(rounded, "robust_to_eight_bit")
+        return {
+            **_eight_bit_counts(rounded),
+            "accuracy": float(robust.mean()),
+            "interval": interval_of(robust),
+            "flags": {one.name: _bits(one.eight_bit) for one in rounded if one.eight_bit is not None},
+        }
 
     @property
     def curve(self) -> list[dict]:
@@ -246,12 +283,20 @@ class Result:
             return f"{what}, so do not rely on this number yet: {'; '.join(failed)}."
         return "Read the warnings before you rely on this number." if self.warnings else ""
 
-    def _survivors(self, attacks: list[AttackOutcome]) -> np.ndarray:
-        flags = self.correct.copy()
+    def _survivors(self, attacks: list[AttackOutcome], flags: str = "robust") -> np.ndarray:
+        survive = self.correct.copy()
         for attack in attacks:
-            if attack.robust is not None:
-                flags[: len(attack.robust)] &= attack.robust
-        return flags
+            robust = getattr(attack, flags)
+            if robust is not None:
+                survive[: len(robust)] &= robust
+        return survive
+
+    def of_images(self, rows: np.ndarray, warning: str) -> "Result":
+        """The same with the flags of some images only, which its attacks were run on."""
+        labels = None if self.labels is None else self.labels[rows]
+        return dataclasses.replace(
+            self, correct=self.correct[rows], labels=labels, warnings=[*self.warnings, warning]
+        )
 
     def __getitem__(self, name: str) -> AttackOutcome:
         for attack in self.attacks:
@@ -351,8 +396,8 @@ class Result:
 
 
 _OPTIONAL = (
-    "protocol", "curve", "checks", "calibration", "angles", "corruptions", "verify", "transfer", "settings",
-    "command",
+    "protocol", "eight_bit", "conversion", "curve", "checks", "calibration", "angles", "corruptions",
+    "verify", "transfer", "settings", "command",
 )  # fmt: skip
 
 
@@ -365,6 +410,14 @@ def _finite(value):
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _eight_bit_counts(attacks: list[AttackOutcome]) -> dict[str, int]:
+    """How many adversarial examples were rounded to 8 bits, and how many of them are still adversarial."""
+    return {
+        "tested": sum(int(attack.found.sum()) for attack in attacks),
+        "still_adversarial": sum(int(one.eight_bit.sum()) for one in attacks if one.eight_bit is not None),
+    }
 
 
 def _bits(flags: np.ndarray) -> str:

@@ -15,9 +15,6 @@ from athe_tf.saving.converted_file import card_path
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 
-#: The names of the files that `open_runtime_model` reads end with these.
-SUFFIXES = (".onnx", ".tflite")
-
 
 def open_runtime_model(path: str | pathlib.Path) -> Victim:
     """A victim from an `.onnx` or a `.tflite` file that maps images `[N, H, W, C]` in [0, 1] to logits.
@@ -48,6 +45,7 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
         num_classes=classes,
         name=path.name,
         facts=_card(path),
+        differentiable=False,
         digest=lambda: digest,
     )
 

@@ -20,12 +20,13 @@ from athe_tf.attacks.engine.model_checks import SATURATED_MARGIN
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.result import AttackOutcome
 from athe_tf.evaluation.sanity_probe import MORE_STEPS, QUERIES, RESTARTS, STEPS, SanityProbe
-from athe_tf.utils.errors import InputError, NotApplicable
+from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 
 # Attacks that should be ordered may differ by this much and still count as equal: they are not exact.
 SLACK = 0.01
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+WITHOUT_GRADIENTS = "Not applicable: it needs gradients, and a file for another runtime has none."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,9 @@ def gradients_are_usable(probe: SanityProbe) -> Check:
     """A zero gradient gives no direction, and a gradient that is not finite is replaced by zero."""
     try:
         zero = probe.inputs.zero_gradients
-    except NotApplicable as error:
+    except NoGradients as error:
+        if not probe.inputs.victim.differentiable:
+            raise
         return Check(FAILED, str(error), {"zero": 1.0})
     results, outcomes = [probe.fgsm, probe.pgd], probe.outcomes
     nonfinite = sum(int(r.nonfinite.sum()) for r in results) + sum(one.nonfinite for one in outcomes)
@@ -321,5 +324,7 @@ def _run_check(name: str, function, probe: SanityProbe) -> Check:
     try:
         return dataclasses.replace(function(probe), name=name)
     except InputError as error:
+        if isinstance(error, NoGradients) and not probe.inputs.victim.differentiable:
+            return Check(NOT_RUN, WITHOUT_GRADIENTS, name=name)
         reason = str(error)
         return Check(NOT_RUN, reason[:1].upper() + reason[1:], name=name)

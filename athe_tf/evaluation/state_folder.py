@@ -4,36 +4,35 @@ A running attack keeps its own state in `<attack>.npz`; a finished one is read b
 `evaluation.npz` says which model and which images all of it belongs to.
 """
 
-import json
 import pathlib
 import re
-from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
+from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_arrays
 from athe_tf.attacks.engine.journal import Expected, Journal
+from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.example_arrays import EXAMPLE_ARRAYS
-from athe_tf.evaluation.examples import KEPT
+from athe_tf.evaluation.examples import KEPT, Examples
+from athe_tf.evaluation.finished_attack import FinishedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.evaluation.shard import Shard
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.ownership import IMAGES, OWNER, check_state_folder
 
-_FACTS: dict[str, Any] = {
-    "seconds": (int, float),
-    "queries": int,
-    "gradients": int,
-    "nonfinite": int,
-    "remarks": list,
-    "stages": list,
-}
 # Letters of a label in the name of its file; the digest after them makes it unique.
 _LETTERS = 60
+# The arrays with the adversarial examples that are left at 8 bits, and with the wall-clock time of an attack.
+EIGHT_BIT, SECONDS = "eight_bit", "wall_seconds"
+# Prefix of the arrays of adversarial examples.
+EXAMPLE = "example "
 
 
 class StateFolder:
-    """The state of one evaluation.
+    """The state of one evaluation, or of one shard of it.
 
     Args:
         folder: Where to keep it.
@@ -43,26 +42,40 @@ class StateFolder:
     def __init__(self, folder, identity: dict):
         self.folder = pathlib.Path(folder)
         self.identity = identity
-        check_state_folder(self.folder)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"Cannot keep the state in '{self.folder}': {error.strerror}. Use another folder."
-            ) from error
-        owner = Journal(self.folder / OWNER, identity)
-        owner.load()  # refuses a folder that belongs to another evaluation
-        owner.save({})
 
     @classmethod
-    def open(cls, folder, inputs: EvaluationInputs) -> "StateFolder | None":
+    def open(cls, folder, inputs: EvaluationInputs, shard: Shard | None = None) -> "StateFolder | None":
         """The state of an evaluation of these inputs.
 
         Returns `None` without a folder, and, with a warning, for a model that cannot be identified.
+
+        Args:
+            folder: Where to keep it; created if necessary.
+            inputs: What is evaluated.
+            shard: The share of the images, if it is one of several.
         """
         if folder is None or inputs.model_digest is None:
             return None
-        return cls(folder, inputs.identity())
+        opened = cls(folder, identity_of(inputs, shard))
+        check_state_folder(opened.folder)
+        try:
+            opened.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"Cannot keep the state in '{opened.folder}': {error.strerror}. Use another folder."
+            ) from error
+        opened.check_identity()
+        opened.owner.save({})
+        return opened
+
+    @property
+    def owner(self) -> Journal:
+        """The file that says what the folder belongs to."""
+        return Journal(self.folder / OWNER, self.identity)
+
+    def check_identity(self) -> None:
+        """Raises `InputError` if the folder belongs to another evaluation."""
+        self.owner.load()
 
     def unfinished(self, label: str) -> pathlib.Path:
         """The state file of an attack that is being run."""
@@ -73,58 +86,61 @@ class StateFolder:
         path = self.folder / f"{_file_name(label)}.done.npz"
         return Journal(path, {**self.identity, "attack": label, "settings": settings})
 
-    def load(self, label: str, settings: dict, examples: int) -> AttackOutcome | None:
+    def load(self, label: str, settings: dict, before: AttackResult) -> FinishedAttack | None:
         """What a finished attack found, or `None`.
 
         Args:
             label: The attack's label.
             settings: Its settings.
-            examples: The number of images that it was run on.
+            before: The result before the attack, which is filled in.
         """
         journal = self.journal(label, settings)
-        arrays = journal.load(_expected(examples))
+        arrays = journal.load()
         if arrays is None:
             return None
-        facts = _read_facts(journal, str(arrays.pop("facts")))
-        robust, norms = arrays.pop("robust"), arrays.pop("norms")
-        _check_examples(journal, arrays)
-        return AttackOutcome(label, robust, norms=norms, settings=settings, examples=arrays, **facts)
+        if "not_run" in arrays:
+            return FinishedAttack(not_run=str(arrays["not_run"]))
+        expected = {
+            **expected_arrays(before),
+            EIGHT_BIT: Expected(before.success.shape, "b"),
+            SECONDS: Expected((), "f", low=0),
+        }
+        journal.check(arrays, expected)
+        found = {name: arrays.pop(name) for name in expected}
+        fill(before, found)
+        examples = _read_examples(journal, arrays)
+        return FinishedAttack(before, found[EIGHT_BIT], float(found[SECONDS]), examples)
 
-    def save(self, outcome: AttackOutcome) -> None:
+    def save(self, label: str, settings: dict, finished: FinishedAttack) -> None:
         """Keeps what a finished attack found, and removes its own state."""
-        assert outcome.robust is not None and outcome.norms is not None
-        facts = json.dumps({name: getattr(outcome, name) for name in _FACTS})
-        arrays = {"robust": outcome.robust, "norms": outcome.norms, "facts": np.array(facts)}
-        self.journal(outcome.name, outcome.settings).save(arrays | outcome.examples)
-        unfinished = self.unfinished(outcome.name)
+        self.journal(label, settings).save(_arrays(finished))
+        unfinished = self.unfinished(label)
         for path in (unfinished, unfinished.with_name(unfinished.name + IMAGES)):
             path.unlink(missing_ok=True)
 
 
-def _expected(examples: int) -> dict[str, Expected]:
-    return {
-        "robust": Expected((examples,), "b"),
-        "norms": Expected((examples,), "f", low=0),
-        "facts": Expected((), "U"),
-    }
+def identity_of(inputs: EvaluationInputs, shard: Shard | None = None) -> dict:
+    """What a state belongs to; shards that are merged also share the versions that computed them."""
+    if shard is None:
+        return inputs.identity()
+    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+    return {**inputs.identity(), **versions, "shard": str(shard)}
 
 
-def _read_facts(journal: Journal, text: str) -> dict:
-    try:
-        facts = json.loads(text)
-        if facts.keys() != _FACTS.keys() or not all(
-            isinstance(facts[name], kind) for name, kind in _FACTS.items()
-        ):
-            raise ValueError(f"expected {sorted(_FACTS)}, received {sorted(facts)}")
-    except (AttributeError, TypeError, ValueError) as error:
-        raise journal.damaged(str(error)) from error
-    return facts
+def _arrays(finished: FinishedAttack) -> dict[str, np.ndarray]:
+    if finished.result is None:
+        return {"not_run": np.array(finished.not_run)}
+    own = {EIGHT_BIT: finished.eight_bit, SECONDS: np.array(float(finished.seconds))}
+    examples = {EXAMPLE + name: array for name, array in finished.examples.items()}
+    return {**result_arrays(finished.result), **own, **examples}
 
 
-def _check_examples(journal: Journal, arrays: dict[str, np.ndarray]) -> None:
+def _read_examples(journal: Journal, arrays: dict[str, np.ndarray]) -> Examples:
+    arrays = {name.removeprefix(EXAMPLE): array for name, array in arrays.items()}
     lengths = {array.shape[:1] for array in arrays.values()}
     if arrays.keys() != set(EXAMPLE_ARRAYS) or len(lengths) != 1 or len(arrays["index"]) > KEPT:
         raise journal.damaged(f"expected arrays of one length, at most {KEPT}: {', '.join(EXAMPLE_ARRAYS)}")
+    return arrays
 
 
 def _file_name(label: str) -> str:

@@ -9,8 +9,7 @@ def text_table(data: dict) -> str:
         f"{data['model']} on {data['examples']} images of {data['dataset']}",
         f"{data['norm']}, epsilon {data['epsilon']}, seed {data['seed']}",
     ]
-    makers = (_accuracies, _cascades, _curve, _checks, _corruptions, _transfer, _verification, _warnings)
-    for make in makers:
+    for make in _BLOCKS:
         block = make(data)
         lines.extend(["", *block] if block else [])
     return "\n".join(lines)
@@ -48,6 +47,50 @@ def _remark(attack: dict, data: dict) -> str:
     return ", ".join(parts)
 
 
+def eight_bit_sentence(data: dict) -> str | None:
+    """How many adversarial examples are still adversarial as 8-bit images; `None` if that is unknown.
+
+    Example:
+
+    >>> eight_bit_sentence({"eight_bit": {"tested": 8, "still_adversarial": 6, "accuracy": 0.25}})
+    'Rounded to 8 bits, as PNG stores images, 6 of 8 adversarial examples (75.0 %) still fool the model: \
+the worst case is 25.00 %.'
+    """
+    found = data.get("eight_bit")
+    if not found:
+        return None
+    share = found["still_adversarial"] / found["tested"]
+    return (
+        f"Rounded to 8 bits, as PNG stores images, {found['still_adversarial']:,} of {found['tested']:,} "
+        f"adversarial examples ({100 * share:.1f} %) still fool the model: the worst case is "
+        f"{100 * found['accuracy']:.2f} %."
+    )
+
+
+def _eight_bit(data: dict) -> list[str]:
+    sentence = eight_bit_sentence(data)
+    return [] if sentence is None else [sentence]
+
+
+def conversion_sentence(data: dict) -> str | None:
+    """How a file differs from its parent; `None` if the model is no such file."""
+    found = data.get("conversion")
+    if not found:
+        return None
+    return (
+        f"The parent '{found['parent']}': {100 * found['clean_accuracy']:.2f} % clean, "
+        f"{100 * found['worst_case_accuracy']:.2f} % under {', '.join(found['attacks'])}. File and parent "
+        f"predict the same class for {100 * found['same_predictions']:.1f} % of the clean images; logits "
+        f"differ by {found['mean_difference']:.2g} on average and by at most "
+        f"{found['largest_difference']:.2g}."
+    )
+
+
+def _conversion(data: dict) -> list[str]:
+    sentence = conversion_sentence(data)
+    return [] if sentence is None else [sentence]
+
+
 def _cascades(data: dict) -> list[str]:
     lines = []
     for attack in data["attacks"]:
@@ -67,7 +110,11 @@ def _checks(data: dict) -> list[str]:
     checks = data.get("checks", [])
     statuses = [check["status"] for check in checks]
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in ("passed", "failed", "not run"))
-    lines = [f"  {c['status']}: {c['name']}. {c['detail']}" for c in checks if c["status"] != "passed"]
+    names: dict[tuple[str, str], list[str]] = {}  # several checks may have one reason
+    for check in checks:
+        if check["status"] != "passed":
+            names.setdefault((check["status"], check["detail"]), []).append(check["name"])
+    lines = [f"  {status}: {'; '.join(found)}. {detail}" for (status, detail), found in names.items()]
     return [f"Sanity checks: {counts}", *lines] if checks else []
 
 
@@ -106,3 +153,9 @@ def _verified(entry: dict) -> str:
 
 def _warnings(data: dict) -> list[str]:
     return [f"Warning: {text}" for text in data["warnings"]]
+
+
+_BLOCKS = (
+    _accuracies, _eight_bit, _conversion, _cascades, _curve, _checks, _corruptions, _transfer, _verification,
+    _warnings,
+)  # fmt: skip

@@ -82,6 +82,8 @@ def _our_accuracy(task: PeerTask) -> float:
 def _their_accuracy(peer: str, task: PeerTask) -> float:
     if task.inputs.norm not in NORMS:
         raise InputError(f"Other packages attack in linf and l2 only. Received: norm={task.inputs.norm!r}.")
+    if not task.inputs.victim.differentiable:
+        raise InputError("FGSM and PGD need gradients, and a file for another runtime has none.")
     adapter, package, command = _ADAPTERS[peer]
     try:
         make = adapter(task)

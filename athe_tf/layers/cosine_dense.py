@@ -1,6 +1,5 @@
 """`CosineDense`, the hypersphere-embedding head."""
 
-import contextlib
 import math
 import numbers
 from typing import Any, NamedTuple
@@ -10,12 +9,13 @@ from keras import ops
 
 from athe_tf.utils.choices import WEIGHT_NORMS
 from athe_tf.utils.errors import InputError, check, check_choice, check_integer
+from athe_tf.utils.keras_compat import attach, attached
 
 # cos is kept this far from +-1 before arccos, whose slope is infinite there.
 ANGULAR_CLIP = 1e-6
 # PyTorch's `normalize` divides by max(norm, 1e-12); this is its square.
 SMALLEST_SQUARED_NORM = 1e-24
-# The attribute of a tensor of logits that says which head computed it, as Keras attaches masks to tensors.
+# The note on a tensor of logits that says which head computed it.
 _HEAD = "_athe_tf_head"
 
 
@@ -30,7 +30,7 @@ class LogitsOrigin(NamedTuple):
 
 def origin_of(logits) -> LogitsOrigin | None:
     """The `CosineDense` that computed a tensor; `None` if another layer did, or if that is not known."""
-    return getattr(logits, _HEAD, None)
+    return attached(logits, _HEAD)
 
 
 def adacos_scale(units: int) -> float:
@@ -200,8 +200,7 @@ class CosineDense(keras.layers.Layer):
     def _with_origin(self, logits):
         """The same logits, with a note for the loss about the head that they come from."""
         cosines = self.normalize_features and self.normalize_weights
-        with contextlib.suppress(AttributeError):  # tensors of some backends take no attributes
-            setattr(logits, _HEAD, LogitsOrigin(self.name, self.scale, self.angular, cosines))
+        attach(logits, _HEAD, LogitsOrigin(self.name, self.scale, self.angular, cosines))
         return logits
 
     def compute_output_shape(self, input_shape):

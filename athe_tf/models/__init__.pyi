@@ -1,6 +1,7 @@
 from .builder import build
 from .embedding import embedding_model
 from .ensemble import ensemble_of
+from .freezing import freeze
 from .hypersphere import to_hypersphere
 from .input_range import with_input_range
 from .logits import to_logits
@@ -17,6 +18,7 @@ __all__ = [
     "build",
     "embedding_model",
     "ensemble_of",
+    "freeze",
     "from_torch",
     "load_torch_weights",
     "suggest_scale",

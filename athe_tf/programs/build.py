@@ -66,7 +66,11 @@ def make_net(config: TrainConfig, splits) -> keras.Model:
             activation=config.activation,
             seed=config.seed,
         )
-        return models.with_input_range(net, config.input_range) if config.input_range else net
+        if config.input_range:
+            net = models.with_input_range(net, config.input_range)
+    if config.freeze is not None:
+        models.freeze(net, config.freeze)
+    return net
 
 
 @contextlib.contextmanager
@@ -161,6 +165,7 @@ def make_epsilon_schedule(config: TrainConfig, updates_per_epoch: int) -> Epsilo
         lowest=config.epsilon_min,
         highest=config.epsilon_max,
         warm_up=None if warm_up is None else warm_up * updates_per_epoch,
+        delay=round(config.epsilon_delay * updates_per_epoch),
     )
 
 

@@ -30,7 +30,8 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
     cost = trainer.cost()
     steps = splits.train.steps_per_epoch(config.batch_size)
     validation = 0 if splits.validation is None else len(splits.validation)
-    checks = seconds_of_validation(config, cost, seconds, validation)
+    attacked = validation_passes(config, trainer)
+    checks = seconds_of_validation(config, attacked, cost, seconds, validation)
     total = config.epochs * (steps * seconds + checks)
     passes = sum(cost)
     weights = trainer.net.count_params()
@@ -45,6 +46,7 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
             f"{cost.forward} forward, {cost.backward_input} backward to the input, "
             f"{cost.backward_weights} to the weights: {passes}, {passes / 3:.1f} times standard training",
         ),
+        ("validation", f"{config.validation_attack}, about {attacked:.0f} passes per image"),
         ("seconds per step", f"{seconds:.3g} ({note})"),
         ("time per epoch", f"{format_duration(steps * seconds + checks)}, validation included"),
         ("total time", f"about {format_duration(total)} on this machine"),
@@ -73,8 +75,11 @@ def _timed_step(trainer, splits, batch_size: int) -> float:
     return min(times[1:])
 
 
-def seconds_of_validation(config: TrainConfig, cost, seconds: float, images: int) -> float:
-    """A validation pass crafts with its own number of steps: scaled by network passes."""
-    steps = getattr(make_validation_attack(config), "steps", config.attack_steps)
-    passes = 2 * steps + 2
-    return seconds * passes / sum(cost) * images / config.batch_size
+def validation_passes(config: TrainConfig, trainer) -> float:
+    """Passes per image of the attack that measures robust validation accuracy."""
+    return make_validation_attack(config).craft_passes(trainer.victim(training=False))
+
+
+def seconds_of_validation(config: TrainConfig, passes: float, cost, seconds: float, images: int) -> float:
+    """Of the attack, a clean pass and one on what it found: scaled by network passes."""
+    return seconds * (passes + 2) / sum(cost) * images / config.batch_size

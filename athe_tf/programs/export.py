@@ -5,7 +5,7 @@ import pathlib
 from athe_tf.programs.command_line import Program, say, warn
 from athe_tf.programs.config import ExportConfig
 from athe_tf.programs.program_name import as_started
-from athe_tf.programs.start_tensorflow import start_tensorflow
+from athe_tf.programs.start_tensorflow import start_tensorflow, stderr_held_back
 from athe_tf.programs.workdir import find_model, recorded_settings, run_of
 from athe_tf.utils.errors import InputError, check
 
@@ -56,7 +56,8 @@ def _write_file(net, config: ExportConfig, settings: dict) -> str:
     from athe_tf.saving.converted_file import card_path, convert
 
     images = _calibration_images(config, settings) if config.format == "litert_int8" else None
-    card = convert(net, config.output, config.format, margin=settings.get("margin"), images=images)
+    with stderr_held_back(lambda: False):  # the converters of TensorFlow print what they do
+        card = convert(net, config.output, config.format, margin=settings.get("margin"), images=images)
     layout = f"state dict of the {card['layout']}, " if "layout" in card else ""
     text = f"{layout}{card['num_classes']} classes, head {card['head']}. Card: {card_path(config.output)}."
     if config.format == "torch" and card["scale"] not in (None, 1.0):

@@ -29,7 +29,13 @@ def open_victim(name, devices=(), input_range=()) -> Victim:
         f"Only the weights of a .keras file can be put on {len(devices)} devices. Received: --model={name}. "
         "Use --distribution=one.",
     )
-    model = import_object(name, "model") if path is None else load_model(path) if path.is_file() else path
+    model = (
+        import_object(name, "model")
+        if path is None
+        else load_model(path)
+        if path.suffix == ".keras"
+        else path
+    )
     if input_range and isinstance(model, keras.Model) and known_graph(model):
         model, input_range = with_input_range(model, input_range), ()
     found = replicated_victim(model, devices) if len(devices) > 1 else open_model(model)

@@ -6,7 +6,7 @@ import sys
 
 _INSTALLED = "athe-tf-"
 # A name of a program, and not a part of a path.
-_NAME = re.compile(r"(?<![\w./'\"=-])bin/(train|evaluate|export|report)\b")
+_NAME = re.compile(r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|report|reproduce|train)\b")
 _RECIPE = re.compile(r"configs/(\w+)\.flags")
 
 

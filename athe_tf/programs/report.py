@@ -6,12 +6,14 @@ from athe_tf.programs.command_line import Program, say
 from athe_tf.programs.config import ReportConfig
 from athe_tf.programs.output_folder import held
 from athe_tf.report.comparison import compare
-from athe_tf.report.reading import read_evaluation
+from athe_tf.report.reading import read_evaluation, with_analyses
 from athe_tf.report.writing import write, write_comparison
 from athe_tf.utils.locks import lock_name, locked
 
 EXAMPLES = """
 bin/report runs/demo
+bin/report --merge OUT
+bin/report runs/demo --analysis=pictures
 bin/report runs/a runs/b runs/c --output=runs/comparison.html
 """
 
@@ -22,9 +24,15 @@ def main() -> None:
     Program("bin/report", summary, EXAMPLES, ReportConfig, action).run()
 
 
-def action(config: ReportConfig, extra: dict) -> None:
-    """Writes the pages, and prints the table."""
+def action(config: ReportConfig, extra: dict) -> int:
+    """Writes the pages, and prints the table; merges the shards of an evaluation before, if asked to."""
+    if config.merge:
+        from athe_tf.programs.evaluate import merge_shards  # everything else here needs no attacks
+
+        return merge_shards(config.folders[0])
     evaluations = [read_evaluation(folder) for folder in config.folders]
+    if config.analysis is not None:
+        evaluations = [with_analyses(evaluations[0], config.analysis)]
     if len(evaluations) == 1:
         with held(evaluations[0].folder):
             paths = write(evaluations[0])
@@ -37,6 +45,7 @@ def action(config: ReportConfig, extra: dict) -> None:
     say()
     for path in paths:
         say(f"Written to {path}.")
+    return 0
 
 
 if __name__ == "__main__":

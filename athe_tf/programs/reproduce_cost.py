@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from athe_tf.programs.evaluate import repeat_command
+from athe_tf.programs.evaluation_job import repeat_command
 from athe_tf.programs.recipes import recipe_folder
 from athe_tf.programs.reproduce_measures import is_done
 from athe_tf.programs.reproduce_table import PlannedRun, TablePlan

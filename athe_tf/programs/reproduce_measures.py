@@ -8,7 +8,7 @@ import statistics
 from typing import Any
 
 from athe_tf.programs.config import EvaluateConfig
-from athe_tf.programs.evaluate import repeat_command
+from athe_tf.programs.evaluation_job import repeat_command
 from athe_tf.programs.reproduce_statistics import mean_interval
 from athe_tf.programs.reproduce_table import PlannedRow, PlannedRun, TablePlan, papers
 from athe_tf.programs.workdir import Workdir

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from athe_tf.programs.config import TrainConfig
 
 #: Settings that count epochs; they keep their place in a shorter run.
-_IN_EPOCHS = ("epsilon_warmup", "awp_start", "swa_start")
+_IN_EPOCHS = ("epsilon_warmup", "epsilon_delay", "awp_start", "swa_start")
 
 
 @dataclasses.dataclass(frozen=True)

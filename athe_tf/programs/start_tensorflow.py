@@ -26,7 +26,7 @@ if os.read(answer, 1) != b"n":
 
 
 @contextlib.contextmanager
-def _stderr_held_back(show_when: Callable[[], bool]) -> Iterator[None]:
+def stderr_held_back(show_when: Callable[[], bool]) -> Iterator[None]:
     """Captures the process's stderr; shows it if `show_when()`, on an error, and if the process dies."""
     sys.stderr.flush()
     kept = os.dup(2)
@@ -67,7 +67,7 @@ def start_tensorflow() -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     wanted = os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or pathlib.Path("/dev/nvidia0").exists()
-    with _stderr_held_back(lambda: wanted):
+    with stderr_held_back(lambda: wanted):
         import tensorflow as tf
 
         tf.config.list_physical_devices()

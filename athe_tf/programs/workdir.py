@@ -219,3 +219,11 @@ def run_of(path) -> Workdir | None:
         if folder.is_dir() and (folder / "config.json").exists():
             return Workdir(folder)
     return None
+
+
+def training_run_of(model: str) -> Workdir | None:
+    """The training run that a model belongs to, if any; raises `InputError` if there is no model."""
+    if is_imported(model):
+        return None
+    find_model(model)
+    return None if in_zoo(model) else run_of(model)

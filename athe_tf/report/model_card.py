@@ -2,6 +2,7 @@
 
 import re
 
+from athe_tf.evaluation.text_table import conversion_sentence, eight_bit_sentence
 from athe_tf.report.accessors import counts, epsilon_of, threat_line, worst_case
 from athe_tf.report.format import interval_text, percent, sentence, value_text
 from athe_tf.report.reading import SavedEvaluation
@@ -60,10 +61,11 @@ def accuracies(data: dict) -> str:
             rows.append([name, epsilon, "not run", plain(attack["not_run"])])
     share, interval = worst_case(data)
     rows.append(["**worst case**", plain(data["epsilon"]), f"**{percent(share)}**", interval_text(interval)])
-    text = grid(["attack", "epsilon", "accuracy", "95 % interval"], rows)
-    if all(map(counts, data["attacks"])):
-        return text
-    return f"{text}\n\n\\* outside the threat model of this evaluation: not counted in the worst case."
+    parts = [grid(["attack", "epsilon", "accuracy", "95 % interval"], rows)]
+    if not all(map(counts, data["attacks"])):
+        parts.append(r"\* outside the threat model of this evaluation: not counted in the worst case.")
+    parts += [text for text in (eight_bit_sentence(data), plain(conversion_sentence(data) or "")) if text]
+    return "\n\n".join(parts)
 
 
 def checks(data: dict) -> str:

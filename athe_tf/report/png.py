@@ -32,4 +32,9 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 def data_uri(image: np.ndarray) -> str:
     """An image as a data URI, for `<img src=...>`."""
-    return "data:image/png;base64," + base64.b64encode(encode(image)).decode("ascii")
+    return as_data_uri(encode(image))
+
+
+def as_data_uri(content: bytes) -> str:
+    """The content of a PNG file as a data URI."""
+    return "data:image/png;base64," + base64.b64encode(content).decode("ascii")

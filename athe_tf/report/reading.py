@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.evaluation.example_arrays import SHOWN
+from athe_tf.report.analyses import SavedAnalysis, find_analyses, read_analyses
 from athe_tf.report.json_files import check_finite, check_schema, check_version, read_json, schema
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
@@ -53,6 +54,7 @@ class SavedEvaluation:
         config: The settings of the run that determine its result, or `None` without a run.
         folder: Where the evaluation was read from, or `None`.
         notes: What a reader should know about the files.
+        analyses: Analyses of the model, with their pictures.
     """
 
     data: dict
@@ -62,6 +64,7 @@ class SavedEvaluation:
     config: dict[str, Any] | None = None
     folder: pathlib.Path | None = None
     notes: tuple[str, ...] = ()
+    analyses: tuple[SavedAnalysis, ...] = ()
 
 
 def as_saved(source, examples=None, folder=None) -> SavedEvaluation:
@@ -78,11 +81,11 @@ def as_saved(source, examples=None, folder=None) -> SavedEvaluation:
     folder = None if folder is None else pathlib.Path(folder)
     if hasattr(source, "to_dict"):
         examples = source.pictures if examples is None else examples
-        return _with_run(source.to_dict(folder), examples, folder)
+        return _joined(source.to_dict(folder), examples, folder)
     if isinstance(source, dict):
         check_examples(examples or {}, "These arrays")
         check_finite(source, "This dictionary")
-        return _with_run(source, examples, folder, check_evaluation(source, "This dictionary"))
+        return _joined(source, examples, folder, check_evaluation(source, "This dictionary"))
     return read_evaluation(source)
 
 
@@ -99,7 +102,7 @@ def read_evaluation(path) -> SavedEvaluation:
     folder = find_evaluation(path)
     data = read_json(folder / EVALUATION, AGAIN)
     notes = check_evaluation(data, f"'{folder / EVALUATION}'")
-    return _with_run(data, read_examples(folder), folder, notes)
+    return _joined(data, read_examples(folder), folder, notes)
 
 
 def check_evaluation(data: Any, place: str) -> tuple[str, ...]:
@@ -209,6 +212,33 @@ def _range(array: np.ndarray) -> str:
     if array.dtype.kind not in "fiu" or not array.size:
         return f"shape {array.shape}"
     return f"from {array.min():g} to {array.max():g}"
+
+
+def with_analyses(evaluation: SavedEvaluation, folder) -> SavedEvaluation:
+    """The evaluation with the analyses of a folder instead of those that were found with it.
+
+    Example:
+
+    >>> evaluation = with_analyses(athe_tf.report.read_evaluation("runs/demo"), "analysis")
+
+    Args:
+        evaluation: An evaluation.
+        folder: A folder with files of analyses.
+    """
+    analyses, notes = read_analyses(pathlib.Path(folder))
+    reason = f" {notes[0]}" if notes else ""
+    check(len(analyses) > 0, f"There are no finished analyses with pictures in '{folder}'.{reason}")
+    return dataclasses.replace(evaluation, analyses=tuple(analyses), notes=(*evaluation.notes, *notes))
+
+
+def _joined(data: dict, examples, folder: pathlib.Path | None, notes=()) -> SavedEvaluation:
+    """Joins an evaluation with what is beside it: its training run, and analyses."""
+    evaluation = _with_run(data, examples, folder, notes)
+    place = None if folder is None else find_analyses(folder)
+    if place is None:
+        return evaluation
+    analyses, remarks = read_analyses(place)
+    return dataclasses.replace(evaluation, analyses=tuple(analyses), notes=(*evaluation.notes, *remarks))
 
 
 def _with_run(data: dict, examples, folder: pathlib.Path | None, notes=()) -> SavedEvaluation:

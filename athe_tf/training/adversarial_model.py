@@ -16,12 +16,14 @@ from athe_tf.training.averaging import WeightAverage
 from athe_tf.training.awp import AWP, restoring
 from athe_tf.training.batch_checks import checked_images_and_labels, with_readable_errors
 from athe_tf.training.crafting import check_batch_norm, crafting_mode
+from athe_tf.training.frozen import check_trainable, freeze_like, moving_variables
 from athe_tf.training.named_attacks import NamedAttacks
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
+from athe_tf.training.precision import full_precision
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.keras_compat import ModelWithStepLogs, repeatable
 from athe_tf.utils.options import make_options
+from athe_tf.utils.tensorflow_compat import ModelWithStepLogs, repeatable
 
 
 class Terms(NamedTuple):
@@ -66,7 +68,7 @@ class AdversarialModel(ModelWithStepLogs):
     ...     options_class = MixedOptions
     ...
     ...     def training_loss(self, x, x_adv, y):
-    ...         clean, adversarial = self.net(x, training=True), self.net(x_adv, training=True)
+    ...         clean, adversarial = self.training_logits(x), self.training_logits(x_adv)
     ...         share = self.options.share
     ...         losses = (1 - share) * self.crossentropy(y, clean) + share * self.crossentropy(y, adversarial)
     ...         return Terms(losses, clean, adversarial)
@@ -86,7 +88,8 @@ class AdversarialModel(ModelWithStepLogs):
     classifier: `shipped`, which is `net` or its average.
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
+        net: A Keras model from images in [0, 1] to logits. Layers with `trainable = False` stay as they are,
+            batch normalization included.
         attack: Crafts the training images: an `Attack`, or the name of one, such as `"pgd-10"`. `None` for
             frameworks that need none.
         epsilon: The radius of attacks given by name, in pixels of [0, 1].
@@ -225,7 +228,7 @@ class AdversarialModel(ModelWithStepLogs):
             return attack(self.victim(training), x, y, ids=replicas.positions(x), seed=self.step_seed())
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        """The loss of every example, computed with `self.net(..., training=True)`."""
+        """The loss of every example, computed from `training_logits`."""
         raise NotImplementedError
 
     def loss_passes(self) -> Cost:
@@ -254,10 +257,13 @@ class AdversarialModel(ModelWithStepLogs):
 
     # -- what a framework can use ----------------------------------------------------------------------------
 
+    def training_logits(self, x):
+        """The logits of `net` in training mode: float32 if the network computes in half precision."""
+        return full_precision(self.net(x, training=True))
+
     def crossentropy(self, y, logits):
         """Cross-entropy with this framework's margin and label smoothing; one value per example."""
-        if logits.dtype in (tf.float16, tf.bfloat16):
-            logits = tf.cast(logits, tf.float32)
+        logits = full_precision(logits)
         if self._margin_loss is not None:
             return self._margin_loss.call(y, logits)
         return margin_crossentropy(y, logits, self.scale * self.margin, self.shared.label_smoothing)
@@ -310,7 +316,7 @@ class AdversarialModel(ModelWithStepLogs):
         """As `gradients`, and from the same backward pass the gradients of `sources`, such as `[x_adv]`."""
         if self.weight_perturbation is None:
             return self._backward(x, x_adv, y, sample_weight, sources)
-        with restoring(self.net.non_trainable_variables):
+        with restoring(moving_variables(self.net)):
             _, _, gradients, _ = self._backward(x, x_adv, y, sample_weight)
         with self.weight_perturbation.perturbed(self.net, gradients, self.optimizer.iterations):
             return self._backward(x, x_adv, y, sample_weight, sources)
@@ -342,7 +348,7 @@ class AdversarialModel(ModelWithStepLogs):
             gradients = replicas.clipped(gradients, limit)
         gradients = replicas.placed(gradients)
         self.optimizer.apply_gradients(zip(gradients, self.net.trainable_variables, strict=True))
-        replicas.synchronize(self.net.non_trainable_variables)
+        replicas.synchronize(moving_variables(self.net))
         if self.average is not None:
             self.average.after_update(self.net, self.optimizer.iterations)
 
@@ -375,6 +381,11 @@ class AdversarialModel(ModelWithStepLogs):
         return self.net(inputs, training=True) if training else self.shipped(inputs, training=False)
 
     def make_train_function(self, force=False):
+        check_trainable(self.net)
+        # Layers may have been frozen, or not any more, since the trainer was made.
+        check_batch_norm(self.bn_mode, self.net)
+        if self.averaged is not None:
+            freeze_like(self.averaged, self.net)
         # If the optimizer created its variables in the first step, that step would be traced twice.
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():

@@ -52,8 +52,8 @@ class ALP(AdversarialModel):
         )
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        clean = self.net(x, training=True)
-        adversarial = self.net(x_adv, training=True)
+        clean = self.training_logits(x)
+        adversarial = self.training_logits(x_adv)
         share = self.options.clean_weight
         losses = share * self.crossentropy(y, clean) + (1.0 - share) * self.crossentropy(y, adversarial)
         distance = logit_pairing(clean / self.scale, adversarial / self.scale, self.options.pairing_form)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from athe_tf.utils.graph_checks import checked, checked_labels, readable_errors
+from athe_tf.utils.graph_checks import checked, readable_errors
 from athe_tf.utils.image_range import DIVIDE, NORMALIZE_INSIDE, RULE
+from athe_tf.utils.label_checks import checked_labels
 
 # Resizing and other arithmetic may leave [0, 1] by a rounding error.
 TOLERANCE = 1e-6

@@ -22,12 +22,17 @@ from athe_tf.utils.errors import InputError
 
 
 def check_batch_norm(mode: str, net) -> None:
-    """Raises `InputError` for a mode that the model's batch normalization does not support."""
-    if mode in ("batch_no_update", "frozen_clean") and foreign_batch_norms(net):
+    """Raises `InputError` for a mode that the model's batch normalization does not support.
+
+    Frozen layers use their moving statistics in every mode.
+    """
+    if mode in ("batch_no_update", "frozen_clean") and any(
+        layer.trainable for layer in foreign_batch_norms(net)
+    ):
         raise InputError(
             f"bn_mode='{mode}' needs athe_tf.BatchNorm, and this model has keras.layers.BatchNormalization, "
             "which cannot use batch statistics without updating its moving statistics. Use bn_mode='eval', "
-            "or build the model with athe_tf.BatchNorm."
+            "freeze these layers, or build the model with athe_tf.BatchNorm."
         )
 
 

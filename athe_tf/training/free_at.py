@@ -8,6 +8,7 @@ from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.options import FreeATOptions
 from athe_tf.utils import replicas
 from athe_tf.utils.errors import check
+from athe_tf.utils.where import where_rows
 
 
 class FreeAT(AdversarialModel):
@@ -74,7 +75,7 @@ class FreeAT(AdversarialModel):
         )
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        logits = self.net(x_adv, training=True)
+        logits = self.training_logits(x_adv)
         return Terms(self.crossentropy(y, logits), adversarial_logits=logits)
 
     def crafting_passes(self) -> tuple[int, int]:
@@ -129,4 +130,4 @@ class FreeAT(AdversarialModel):
 
 def through_clip(gradient, moved):
     """The gradient through `clip(moved, 0, 1)`: zero where a pixel has left the range."""
-    return tf.where(tf.logical_and(moved >= 0.0, moved <= 1.0), gradient, tf.zeros_like(gradient))
+    return where_rows(tf.logical_and(moved >= 0.0, moved <= 1.0), gradient, tf.zeros_like(gradient))

@@ -3,11 +3,10 @@
 import contextlib
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from athe_tf.attacks.engine.gradients import input_gradient
 from athe_tf.layers.batch_norm import capture_batch_statistics, frozen_batch_statistics
 from athe_tf.losses import margin_crossentropy
+from athe_tf.training.precision import full_precision
 
 
 class CleanPass(NamedTuple):
@@ -30,7 +29,7 @@ class CleanPass(NamedTuple):
 def clean_pass(net, x, y) -> CleanPass:
     """Two forward passes and one backward pass; an outer tape can differentiate the gradient."""
     with capture_batch_statistics() as statistics:
-        logits = net(x, training=True)
+        logits = full_precision(net(x, training=True))
     losses, gradient = gradient_at(net, statistics, x, y)
     return CleanPass(logits, statistics, losses, gradient)
 
@@ -43,6 +42,5 @@ def gradient_at(net, statistics, x, y):
 def frozen_losses(net, statistics, x, y):
     """`(losses, logits)` at `x`, normalised by `statistics`; nothing is updated."""
     with frozen_batch_statistics(statistics) if statistics else contextlib.nullcontext():
-        logits = net(x, training=True)
-    logits = tf.cast(logits, tf.float32) if logits.dtype in (tf.float16, tf.bfloat16) else logits
+        logits = full_precision(net(x, training=True))
     return margin_crossentropy(y, logits), logits

@@ -44,8 +44,8 @@ class MART(AdversarialModel):
         super().__init__(net, attack, beta=beta, **kwargs)
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        clean = self.net(x, training=True)
-        adversarial = self.net(x_adv, training=True)
+        clean = self.training_logits(x)
+        adversarial = self.training_logits(x_adv)
         losses = self.crossentropy(y, adversarial) + self.runner_up_loss(y, adversarial)
         stability = kl_divergence(clean, adversarial)
         wrong = WEIGHT_OFFSET - tf.exp(true_logit(tf.nn.log_softmax(clean), y))

@@ -63,6 +63,7 @@ class EpsilonOptions:
     epsilon_min: float = option(0.0, "Epsilon at the beginning of every period.", least=0)
     epsilon_max: float | None = option(None, "End of the rise, cut at epsilon. [twice epsilon]", least=0)
     epsilon_warmup: float | None = option(None, "Epochs of the rise, instead of epsilon_max.", above=0)
+    epsilon_delay: float = option(0.0, "Epochs at epsilon_min before the first rise.", least=0)
 
 
 def check_epsilon_order(lowest: float, target: float, highest: float) -> None:
@@ -71,6 +72,15 @@ def check_epsilon_order(lowest: float, target: float, highest: float) -> None:
         0 <= lowest <= target <= highest,
         "A schedule of epsilon rises from its lowest value towards its highest and stops at epsilon. "
         f"Received: lowest={lowest:g}, epsilon={target:g}, highest={highest:g}.",
+    )
+
+
+def check_epsilon_delay(delay: float, first_end: float) -> None:
+    """Raises `InputError` unless epsilon begins to rise before the first period ends."""
+    check(
+        delay < first_end,
+        "Epsilon must begin to rise before the end of the first period. Expected: a delay of less than "
+        f"{first_end:g}. Received: {delay:g}.",
     )
 
 

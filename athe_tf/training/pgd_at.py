@@ -25,7 +25,7 @@ class PGDAT(AdversarialModel):
     options_class: ClassVar[type[FrameworkOptions]] = PGDATOptions
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        logits = self.net(x_adv, training=True)
+        logits = self.training_logits(x_adv)
         return Terms(self.crossentropy(y, logits), adversarial_logits=logits)
 
     def loss_passes(self) -> Cost:

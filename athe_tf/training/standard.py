@@ -18,7 +18,7 @@ class Standard(AdversarialModel):
     options_class = StandardOptions
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        logits = self.net(x, training=True)
+        logits = self.training_logits(x)
         return Terms(self.crossentropy(y, logits), clean_logits=logits)
 
     def loss_passes(self) -> Cost:

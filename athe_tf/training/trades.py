@@ -59,8 +59,8 @@ class TRADES(AdversarialModel):
         return attack.with_loss("kl")
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        clean = self.net(x, training=True)
-        adversarial = self.net(x_adv, training=True)
+        clean = self.training_logits(x)
+        adversarial = self.training_logits(x_adv)
         distance = prediction_crossentropy if self.options.divergence == "ce" else kl_divergence
         losses = self.crossentropy(y, clean) + self.options.beta * distance(clean, adversarial)
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)

@@ -20,6 +20,8 @@ EXPORT_SUFFIXES: dict[str, tuple[str, ...]] = {
     "litert": (".tflite",),
     "litert_int8": (".tflite",),
 }
+#: The names of files that run in another runtime than TensorFlow end with these.
+RUNTIME_SUFFIXES = (".onnx", ".tflite")
 
 
 def check_epsilon(norm: str, epsilon: float, shown: str = "epsilon") -> None:

@@ -27,6 +27,10 @@ class NotApplicable(InputError):
     """
 
 
+class NoGradients(NotApplicable):
+    """An attack follows gradients, and the victim's logits have none."""
+
+
 def check(condition: bool, message: str) -> None:
     """Raises `InputError(message)` unless `condition` holds."""
     if not condition:

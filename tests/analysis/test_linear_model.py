@@ -1,5 +1,6 @@
 """On a linear model, the analyses have closed forms."""
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -7,6 +8,7 @@ import athe_tf
 from athe_tf.analysis import AnalysisOptions
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
+matplotlib.use("Agg")
 ATTACK = athe_tf.attacks.PGD(0.05, steps=3, start="zero")
 
 
@@ -62,6 +64,36 @@ def test_the_decision_map_is_cut_by_the_known_boundary(linear):
     result = athe_tf.analysis.decision_map(model, (x, y), ATTACK, points=41, radius=2.1 * radius)
     middle = result.classes[20]
     np.testing.assert_array_equal(middle != y[0], result.steps > radius + 1e-9)
+
+
+def test_the_ball_on_the_decision_map_of_an_l2_attack_is_where_the_known_boundary_cuts_it(linear):
+    """Along the attack, the class changes at the l2 distance from the boundary, which is the radius here."""
+    model, (x, y) = linear
+    kernel, bias = (w.astype("float64") for w in model.layers[-1].get_weights())
+    distance = np.abs((x[0].ravel() @ kernel + bias) @ [1, -1]) / np.linalg.norm(kernel[:, 0] - kernel[:, 1])
+    attack = athe_tf.attacks.PGD(distance, "l2", steps=3, start="zero")
+    result = athe_tf.analysis.decision_map(model, (x, y), attack, points=41, radius=2.05 * distance)
+    np.testing.assert_array_equal(result.classes[20] != y[0], result.steps > distance)
+    np.testing.assert_allclose(result.lengths[20], np.abs(result.steps), atol=1e-6)
+    np.testing.assert_allclose(result.lengths[:, 20], np.abs(result.steps), atol=1e-6)
+
+
+def test_the_landscape_in_pixels_of_an_l2_attack_rises_by_epsilon_times_the_l2_norm(linear):
+    model, (x, y) = linear
+    attack = athe_tf.attacks.PGD(0.05, "l2", steps=3, start="zero")
+    result = athe_tf.analysis.landscape(
+        model, (x, y), attack, space="pixels", points=3, radius=0.05, loss="margin"
+    )
+    kernel = np.asarray(model.layers[-1].kernel)
+    rise = 0.05 * np.linalg.norm(kernel[:, 0] - kernel[:, 1])
+    np.testing.assert_allclose(result.losses[1, 2] - result.losses[1, 1], rise, rtol=1e-3)
+
+
+def test_a_decision_map_without_the_true_class_can_be_drawn(linear):
+    model, (x, y) = linear
+    result = athe_tf.analysis.decision_map(model, (x, 1 - y), ATTACK, points=3, radius=1e-6)
+    assert result.key_numbers == {"share of the ball with the true class (%)": 0.0}
+    result.plot()
 
 
 @pytest.mark.parametrize("norm, bound", [("l1", 1), ("l2", 2), ("linf", np.inf)])

@@ -1,6 +1,8 @@
 """Every analysis gives a result that can be drawn, written and compared; bad input is answered."""
 
+import functools
 import inspect
+import itertools
 import json
 
 import keras
@@ -11,6 +13,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.analysis import ANALYSES, AnalysisOptions, drawing
+from athe_tf.analysis.gradient_scattering import _mean_of_numbers
 from tests.small_runs import tiny_batch, tiny_net
 
 matplotlib.use("Agg")
@@ -39,6 +42,14 @@ def run(analysis, model, **options):
     return function(model, tiny_batch(6), ATTACK, options, **QUICK.get(analysis, {}))
 
 
+@functools.cache
+def pair_of_results(name):
+    """Of the same model under two names, and the calls of the progress function for the first."""
+    net, calls = tiny_net(), []
+    first = run(name, net, name="one", progress=lambda done, total: calls.append((done, total)))
+    return first, run(name, net, name="two"), calls
+
+
 @pytest.fixture(autouse=True)
 def closed_figures():
     yield
@@ -46,22 +57,44 @@ def closed_figures():
 
 
 @pytest.mark.parametrize("name", ANALYSES)
-def test_a_result_can_be_drawn_written_and_compared(name, net):
-    steps = []
-    first = run(name, net, name="one", progress=lambda done, total: steps.append((done, total)))
-    second = run(name, net, name="two")
+def test_a_result_can_be_drawn_written_and_compared(name):
+    first, second, progress = pair_of_results(name)
+    assert progress and all(total is None or done <= total for done, total in progress)
     assert repr(first).startswith(type(first).__name__ + "('one', ")
     assert first.analysis == name
     written = json.loads(json.dumps(first.to_dict(), allow_nan=False))
-    assert written["model"] == "one" and "linf, epsilon 0.1" in written["settings"]["attack"]
-    assert f"{first.images} image" in first.caption and "epsilon 0.1" in first.caption
+    # The gradients of fn_direction are those of clean images.
+    attack = "none" if name == "fn_direction" else "linf, epsilon 0.1"
+    assert written["model"] == "one" and attack in written["settings"]["attack"]
+    assert f"{first.images} image" in first.caption and attack in first.caption
     together = athe_tf.analysis.compare([first, second])
-    for picture in (first, together):
-        axes = picture.plot()
+    for picture, projection in itertools.product((first, together), first.projections):
+        axes = picture.plot(projection=projection)
         axes = axes if isinstance(axes, list) else [axes]
         assert all(ax.get_xlabel() or name == "perturbations" for ax in axes)
         assert all(ax.get_ylabel() for ax in axes)
+        assert all(ax.get_zlabel() for ax in axes if ax.name == "3d")
         assert " ".join(axes[0].figure.texts[0].get_text().split()) == " ".join(picture.caption.split())
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_a_file_is_read_as_it_was_written(name, tmp_path):
+    first, second, _ = pair_of_results(name)
+    for result in (first, athe_tf.analysis.compare([first, second])):
+        athe_tf.analysis.write(tmp_path / "file.json", result)
+        again = athe_tf.analysis.read(tmp_path / "file.json")
+        assert type(again) is type(result)
+        assert again.to_dict() == result.to_dict() and again.caption == result.caption
+        again.plot()
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "{}", "[]", '{"athe_tf": "analysis", "analysis": "angles", "models": [{}]}']
+)
+def test_another_file_is_refused(text, tmp_path):
+    (tmp_path / "file.json").write_text(text)
+    with pytest.raises(athe_tf.InputError, match="is not the file of an analysis"):
+        athe_tf.analysis.read(tmp_path / "file.json")
 
 
 def test_axes_can_be_handed_in(net):
@@ -117,6 +150,29 @@ def test_models_are_compared_under_the_same_settings_only(net):
 def test_angles_need_a_hypersphere_head():
     with pytest.raises(athe_tf.InputError, match="Angles need a hypersphere head.*head 'linear'"):
         run("angles", tiny_net("linear"))
+
+
+@pytest.mark.parametrize("name", ["class_bias", "fn_direction", "angles"])
+def test_a_head_with_several_weights_per_class_is_refused(name):
+    inputs = keras.Input((8, 8, 1))
+    head = athe_tf.CosineDense(4, sub_centers=2)
+    model = keras.Model(inputs, head(keras.layers.Flatten()(inputs)))
+    with pytest.raises(athe_tf.InputError, match=f"{name} needs one weight vector per class.*sub_centers=2"):
+        run(name, model)
+
+
+def test_radii_default_to_multiples_of_that_of_the_attack(net):
+    still = athe_tf.attacks.PGD(0.4, steps=0, start="zero")
+    options = AnalysisOptions(max_examples=1)
+    radii = athe_tf.analysis.linearity(net, tiny_batch(1), still, options).epsilons
+    np.testing.assert_allclose(radii, [0.1, 0.2, 0.4, 0.6, 0.8])
+    radii = athe_tf.analysis.gradient_scattering(net, tiny_batch(1), still, options).epsilons
+    np.testing.assert_allclose(radii, [0.0, 0.1, 0.2, 0.4, 0.6])
+
+
+def test_images_that_do_not_move_are_left_out_of_the_mean_cosine():
+    assert _mean_of_numbers(np.array([np.nan, 0.5, 0.7])) == pytest.approx(0.6)
+    assert np.isnan(_mean_of_numbers(np.array([np.nan])))
 
 
 @pytest.mark.parametrize("name", ["class_bias", "attack_with_fn", "fn_direction"])

@@ -31,6 +31,21 @@ def test_the_flags_of_a_linear_model_are_exact(honest):
     np.testing.assert_array_equal(result.success[clear], (radius < attack.epsilon)[clear])
 
 
+def test_the_short_form_for_validation_is_cr_with_one_start_per_target(honest, linear):
+    attack, _, radius = honest
+    y = predictions(linear, IMAGES)
+    found = attack(linear, IMAGES, y, seed=1).numpy()
+    short = attacks.ConstraintRelaxation(attack.epsilon)(linear, IMAGES, y, seed=1)
+    np.testing.assert_array_equal(found, short)
+    assert np.abs(found - IMAGES).max() <= attack.epsilon + 1e-6
+    clear = abs(radius / attack.epsilon - 1) > 0.01
+    wrong = predictions(linear, found) != y
+    np.testing.assert_array_equal(wrong[clear], (radius < attack.epsilon)[clear])
+    # Ten steps and their test, two targets chosen among four wrong classes, 20 steps towards each of them.
+    victim = attacks.victim(linear)
+    assert attack.craft_passes(victim) == 21 + 1 + 4 + 2 * 50
+
+
 def test_it_says_that_it_is_not_autoattack(honest):
     _, result, _ = honest
     assert "not AutoAttack" in result.notes[0]

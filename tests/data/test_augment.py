@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf.data import AUGMENTATIONS, ImageSet, augment
+from athe_tf.data.augmentations import OF_BATCHES
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError
 
@@ -67,7 +68,7 @@ def test_every_offset_and_both_sides_of_the_coin_occur_equally_often():
     assert abs(mirrored - 4500) < 5 * 47
 
 
-@pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
+@pytest.mark.parametrize("name", sorted(set(AUGMENTATIONS) - set(OF_BATCHES)))
 def test_an_image_is_augmented_alike_in_any_batch(name):
     images, ids = some_images(), np.arange(40)
     whole = AUGMENTATIONS.get(name)(tf.constant(images), 3, ids)
@@ -76,7 +77,24 @@ def test_an_image_is_augmented_alike_in_any_batch(name):
         np.testing.assert_array_equal(part, whole.numpy()[some])
 
 
-@pytest.mark.parametrize("name", ["flip", "pad_crop", "pad_crop_flip"])
+def test_a_batch_is_moved_by_one_crop():
+    # Every column differs, so that the window can be read off the first row of an image, flipped or not.
+    row = np.arange(12, dtype=np.uint8)
+    images = np.tile(row[:, np.newaxis], (40, 12, 1, 1))
+    starts = set()
+    for seed in range(30):
+        rows = augment.batch_crop_flip(tf.constant(images), seed, np.arange(40), padding=2).numpy()[
+            :, 0, :, 0
+        ]
+        flipped = rows[:, 4] > rows[:, 6]
+        assert 5 < flipped.sum() < 35
+        straight = np.where(flipped[:, np.newaxis], rows[:, ::-1], rows)
+        assert len({tuple(row) for row in straight}) == 1
+        starts.add(tuple(straight[0]))
+    assert len(starts) == 5
+
+
+@pytest.mark.parametrize("name", ["batch_crop_flip", "flip", "pad_crop", "pad_crop_flip"])
 def test_another_seed_augments_otherwise(name):
     images, ids = tf.constant(some_images()), np.arange(40)
     function = AUGMENTATIONS.get(name)

@@ -170,6 +170,8 @@ def test_a_folder_is_streamed_if_it_does_not_fit_in_memory_and_has_the_same_imag
     assert streamed.image_shape == memory.image_shape and streamed.class_names == ("n0", "n1")
     for part in ("train", "validation", "test"):
         ours, theirs = getattr(streamed, part), getattr(memory, part)
+        # Keras asks for it, and warns where it is unknown.
+        assert len(ours.batches(3)) == len(theirs.batches(3))
         images, labels = (np.concatenate(parts) for parts in zip(*ours.batches(3), strict=True))
         order = np.lexsort(images.reshape(len(images), -1).T)
         other_images, other_labels = theirs.arrays()

@@ -265,6 +265,18 @@ def test_a_short_batch_is_filled_up_with_images_of_no_weight():
     assert (y.numpy().tolist(), weights.numpy().tolist()) == ([5, 6, 7, 5, 5], [1, 1, 1, 0, 0])
 
 
-def test_an_evaluation_runs_on_one_machine():
-    with pytest.raises(InputError, match="one machine"):
-        DistributionSettings("multi_worker").check_local()
+def test_an_evaluation_uses_the_devices_of_each_worker_and_no_tpu():
+    with pytest.raises(InputError, match="one machine, or in shares on several workers"):
+        DistributionSettings("tpu").shared_evaluation({})
+    with pytest.raises(InputError, match="needs the addresses of the workers"):
+        DistributionSettings("multi_worker").shared_evaluation({})
+    two = {"TF_CONFIG": Cluster(("a:1", "b:1"), 1).tf_config()}
+    for kind in ("auto", "multi_worker"):
+        local, cluster = DistributionSettings(kind, ("0",)).shared_evaluation(two)
+        assert cluster == Cluster(("a:1", "b:1"), 1) and local == DistributionSettings("auto", ("0",))
+    for kind in ("one", "mirrored"):
+        assert DistributionSettings(kind).shared_evaluation(two) == (DistributionSettings(kind), None)
+    one = {"TF_CONFIG": Cluster(("a:1",), 0).tf_config(), "TPU_NAME": "local"}
+    assert DistributionSettings("auto").shared_evaluation(one) == (DistributionSettings("auto"), None)
+    shard = DistributionSettings("auto").shared_evaluation(two, look_for_workers=False)
+    assert shard == (DistributionSettings("auto"), None)

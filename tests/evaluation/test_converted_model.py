@@ -1,14 +1,21 @@
 """Files for other runtimes: attacked through their parent and from outside."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.evaluation.converted_model import ConvertedModel, _masking
+from athe_tf.attacks.engine.victim import in_range
+from athe_tf.evaluation.converted_model import WITHOUT_PARENT, _masking, evaluate_converted
+from athe_tf.evaluation.model_diagnosis import logarithms
+from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.runtime_model import open_runtime_model
+from athe_tf.evaluation.sanity import WITHOUT_GRADIENTS
 from athe_tf.evaluation.transferred_attack import TransferredAttack
+from athe_tf.report.json_files import check_schema
 from athe_tf.saving import convert
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
@@ -32,6 +39,7 @@ def test_the_victim_has_the_logits_of_the_file_and_the_facts_of_the_card(pair):
     for batch in (X, X[:5], X):
         np.testing.assert_allclose(victim.compiled_logits(batch), net(batch), atol=1.0)
     assert (victim.num_classes, victim.scale, victim.facts["format"]) == (4, 15.0, "litert_int8")
+    assert not any(one.differentiable for one in (victim, in_range(victim, 0, 255), logarithms(victim)))
 
 
 def test_images_of_the_parent_are_tried_on_the_file(pair):
@@ -46,18 +54,45 @@ def test_images_of_the_parent_are_tried_on_the_file(pair):
     assert result.norm[result.success].max() <= EPSILON + 1e-6
 
 
-def test_the_result_says_how_far_the_file_is_from_its_parent(pair):
+def test_a_file_is_attacked_and_compared_with_its_parent(pair):
     net, path, y = pair
-    victim = open_runtime_model(path)
-    plan = ConvertedModel(athe_tf.victim(net), EPSILON, "linf")
-    result = athe_tf.evaluate(
-        victim, (X, y), attacks=plan.attacks(["square-20"]), epsilon=EPSILON, checks=False
-    )
+    options = EvaluationOptions(epsilons=[2 * EPSILON])
+    settings = {"epsilon": EPSILON, "checks": False, "attacks": ["square-20"], "options": options}
+    result = evaluate_converted(path, (X, y), parent=net, max_examples=8, **settings)
     names = [attack.name for attack in result.attacks]
-    assert names == ["apgd-ce on the parent", "apgd-t on the parent", "square-20"]
-    assert all(attack.not_run is None for attack in result.attacks)
-    distance, parent, *_ = plan.remarks(result, victim, (X[:4], y[:4]))
-    assert "predict the same class for" in distance and "100.0% clean" in parent
+    on_parent = ["apgd-ce on the parent", "apgd-t on the parent"]
+    expected = [f"{name}{at}" for name in (*on_parent, "square-20") for at in ("", f" @ {2 * EPSILON}")]
+    assert names == expected and all(attack.not_run is None for attack in result.attacks)
+    victim = open_runtime_model(path)
+    moved = np.abs(np.asarray(victim.logits(X[:8])) - np.asarray(net(X[:8])))
+    found = result.conversion
+    assert found["attacks"] == ["apgd-ce", "apgd-t", "square-20"]
+    assert found["clean_accuracy"] == 1.0  # the labels are what the parent predicts
+    assert found["same_predictions"] == result.clean_accuracy
+    assert found["mean_difference"] == pytest.approx(moved.mean(), rel=1e-4)
+    assert found["largest_difference"] == pytest.approx(moved.max(), rel=1e-4)
+    assert f"The parent '{net.name}': 100.00 % clean" in repr(result) and not result.warnings
+    check_schema(json.loads(result.to_json()), "evaluation")
+
+
+def test_without_a_parent_the_result_warns(pair):
+    _, path, y = pair
+    settings = {"attacks": ["square-5"], "epsilon": EPSILON, "checks": False}
+    result = evaluate_converted(path, (X, y), **settings)
+    assert result.warnings == [WITHOUT_PARENT] and result.conversion is None
+
+
+def test_sanity_checks_that_need_gradients_do_not_apply_to_a_file(pair):
+    _, path, y = pair
+    options = EvaluationOptions(verify_with=["cleverhans"])
+    result = athe_tf.evaluate(path, (X, y), attacks=["square-5"], epsilon=EPSILON, options=options)
+    assert all("need gradients" in one["not_run"] for one in result.verify)
+    checks = {check["name"]: (check["status"], check["detail"]) for check in result.checks}
+    assert checks["gradients are nonzero and finite"] == ("not run", WITHOUT_GRADIENTS)
+    assert checks["FGSM is weaker than PGD"] == ("not run", WITHOUT_GRADIENTS)
+    assert checks["the model is deterministic"][0] == "passed"
+    assert not any(status == "failed" for status, _ in checks.values())
+    assert repr(result).count(WITHOUT_GRADIENTS) == 1  # one line for all of them
 
 
 def test_more_robustness_than_the_parent_has_may_be_masking():
@@ -87,6 +122,34 @@ def test_files_that_take_something_else_are_refused(kind, message, tmp_path):
     litert_file(tmp_path / "net.tflite", **kind)
     with pytest.raises(InputError, match=message):
         open_runtime_model(tmp_path / "net.tflite")
+
+
+def onnx_file(path, shape, outputs=1, dtype="FLOAT"):
+    from onnx import TensorProto, helper, save
+
+    names = ["logits", "more"][:outputs]
+    nodes = [helper.make_node("Cast", ["images"], ["cast"], to=TensorProto.FLOAT)]
+    nodes += [helper.make_node("ReduceMean", ["cast"], [name], axes=[2, 3], keepdims=0) for name in names]
+    images = helper.make_tensor_value_info("images", getattr(TensorProto, dtype), shape)
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape[:2]) for name in names]
+    graph = helper.make_graph(nodes, "net", [images], results)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ({"shape": ["N", 3, 8, 8]}, r"shape \[None, 3, 8, 8\].*Channels come first.*channels last"),
+        ({"shape": ["N", 8, 8, 3], "outputs": 2}, "1 inputs and 2 outputs"),
+        ({"shape": ["N", 8, 8, 3], "dtype": "FLOAT16"}, "type tensor.float16.. Expected: float32 images"),
+    ],
+)
+def test_onnx_files_that_take_something_else_are_refused(kind, message, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    onnx_file(tmp_path / "net.onnx", **kind)
+    with pytest.raises(InputError, match=message):
+        open_runtime_model(tmp_path / "net.onnx")
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path):

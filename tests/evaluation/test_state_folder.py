@@ -71,6 +71,7 @@ def test_an_interrupted_evaluation_ends_with_the_same_report(tmp_path, ran):
     for one, other in zip(whole.attacks, again.attacks, strict=True):
         np.testing.assert_array_equal(one.robust, other.robust)
         np.testing.assert_array_equal(one.norms, other.norms)
+        np.testing.assert_array_equal(one.eight_bit, other.eight_bit)
         assert (one.queries, one.gradients, one.settings) == (other.queries, other.gradients, other.settings)
     for name, shown in whole.pictures.items():
         np.testing.assert_array_equal(shown, again.pictures[name])
@@ -153,14 +154,18 @@ def finished_fgsm(tmp_path):
 @pytest.mark.parametrize(
     "name, value, message",
     [
-        ("robust", np.ones(3, bool), "expected .* in the array `robust`"),
-        ("robust", np.ones(60), "expected .* in the array `robust`"),
-        ("norms", np.full(60, -1.0), "expected .* in the array `norms`"),
-        ("facts", np.array("{}"), "expected .'gradients', 'nonfinite'"),
-        ("facts", np.array("[1]"), "'list' object"),
-        ("facts", np.array(3), "expected .* in the array `facts`"),
-        ("index", np.zeros(3, np.int64), "expected arrays of one length, at most 10: clean, adversarial"),
-        ("other", np.zeros(10), "expected arrays of one length, at most 10: clean, adversarial"),
+        ("success", np.ones(3, bool), "expected .* in the array `success`"),
+        ("success", np.ones(60), "expected .* in the array `success`"),
+        ("norm", np.full(60, -1.0), "expected .* in the array `norm`"),
+        ("rounds", np.full(60, 2), "expected .* in the array `rounds`"),
+        ("seconds", np.zeros(2), "expected .* in the array `seconds`"),
+        ("wall_seconds", np.array(-1.0), "expected .* in the array `wall_seconds`"),
+        (
+            "example index",
+            np.zeros(3, np.int64),
+            "expected arrays of one length, at most 10: clean, adversarial",
+        ),
+        ("other", np.zeros(10), "expected arrays of one length, at most 10: clean"),
     ],
 )
 def test_a_finished_result_that_does_not_fit_is_refused(name, value, message, tmp_path):

@@ -1,11 +1,18 @@
 """bin/analyze: what is refused, and what is written."""
 
+import io
 import json
+import pathlib
+import shutil
 import sys
+import time
 
+import numpy as np
 import pytest
 
 from athe_tf.programs import analyze
+from athe_tf.programs.analysis_display import AnalysisDisplay
+from athe_tf.programs.analysis_session import picture_names
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.training_runs import runs_by_steps
 from athe_tf.utils.errors import InputError
@@ -68,22 +75,164 @@ def exit_code(monkeypatch, *flags):
     return stopped.value.code
 
 
-def test_pictures_and_numbers_are_written_and_angles_of_a_linear_head_refused(tmp_path, monkeypatch, capsys):
-    linear = tmp_path / "linear.keras"
-    tiny_net("linear", classes=10).save(linear)
-    flags = [f"--model={linear}", "--dataset=digits", "--max_examples=4", "--epsilon=0.1", "--steps=1"]
-    output = tmp_path / "out"
-    assert exit_code(monkeypatch, *flags, "--what=class_bias", f"--output={output}") == 0
-    assert sorted(path.suffix for path in output.glob("class_bias.*")) == [".json", ".png", ".svg"]
-    assert json.loads((output / "class_bias.json").read_text())["images"] == 4
-    assert exit_code(monkeypatch, *flags, "--what=angles", f"--output={output}") == 2
-    assert "Angles need a hypersphere head" in capsys.readouterr().err
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A plain model and one with a hypersphere head."""
+    folder = tmp_path_factory.mktemp("models")
+    for head in ("linear", "he"):
+        tiny_net(head, classes=10).save(folder / f"{head}.keras")
+    return folder
 
 
-def test_a_foreign_file_is_not_overwritten(tmp_path, monkeypatch, capsys):
-    linear = tmp_path / "linear.keras"
-    tiny_net("linear", classes=10).save(linear)
-    (tmp_path / "class_bias.json").write_text('{"mine": 1}')
-    flags = [f"--model={linear}", "--dataset=digits", "--what=class_bias", f"--output={tmp_path}"]
-    assert exit_code(monkeypatch, *flags) == 2
-    assert (tmp_path / "class_bias.json").read_text() == '{"mine": 1}'
+@pytest.fixture
+def start(files, tmp_path, monkeypatch):
+    """Starts the program on a few digits; returns the exit code."""
+    common = ["--dataset=digits", "--max_examples=4", "--epsilon=0.1", "--steps=1", f"--output={tmp_path}"]
+
+    def run(*flags):
+        return exit_code(monkeypatch, *common, *(flag.replace("MODELS", str(files)) for flag in flags))
+
+    return run
+
+
+BOTH = "--compare=MODELS/linear.keras,MODELS/he.keras"
+
+
+def logits(x):
+    """A model without features and weights, for `--model=module:function`."""
+    return x[:, :5, 0, 0] @ np.ones((5, 10), "float32")
+
+
+def test_pictures_and_numbers_are_written(start, tmp_path, capsys):
+    assert start(BOTH, "--what=class_bias,landscape", "--points=3") == 0
+    pictures = ("class_bias", "landscape_weights_random", "landscape_weights_random_surface")
+    expected = {f"{name}.{kind}" for name in pictures for kind in ("png", "svg")}
+    expected |= {"class_bias.json", "landscape_weights_random.json"}
+    assert {path.name for path in tmp_path.iterdir()} == expected
+    content = json.loads((tmp_path / "landscape_weights_random.json").read_text())
+    assert content["pictures"] == ["landscape_weights_random.png", "landscape_weights_random_surface.png"]
+    assert [entry["model"] for entry in content["models"]] == ["linear.keras", "he.keras"]
+    assert all(entry["images"] == 4 for entry in content["models"])
+    assert "class_bias.json, class_bias.png" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--model=MODELS/linear.keras", "--what=angles"), "Angles need a hypersphere head"),
+        ((BOTH, "--what=angles"), "Angles need a hypersphere head"),
+        ((f"--model={__name__}:logits", "--what=class_bias"), "class_bias needs penultimate features"),
+        ((f"--model={__name__}:logits", "--what=hessian"), "hessian needs the weights of a Keras model"),
+        ((f"--model={__name__}:logits", "--what=landscape"), "landscape needs the weights of a Keras model"),
+        (("--compare=MODELS/he.keras", "--what=angles"), "A comparison needs at least two models"),
+        ((BOTH, "--what=training_steps"), "training_steps compares training runs"),
+        (("--model=MODELS/he.keras", "--what=hessain"), "Unknown analysis 'hessain'. Did you mean 'hessian'"),
+        (
+            ("--model=MODELS/he.keras", "--what=landscape", "--directions=attack"),
+            "In weights, the directions",
+        ),
+    ],
+)
+def test_what_cannot_be_analyzed_ends_with_exit_code_2(start, flags, message, capsys, tmp_path):
+    assert start(*flags) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_that_differ_in_more_than_steps_end_with_exit_code_2(start, tmp_path, capsys):
+    runs = [run_config(tmp_path / "a"), run_config(tmp_path / "b", steps=2, epochs=4)]
+    for run in runs:
+        pathlib.Path(run, "best.keras").touch()
+    assert start(f"--compare={','.join(runs)}", "--what=training_steps") == 2
+    assert "differ in: epochs" in capsys.readouterr().err
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The models that `linearity` was computed for."""
+    import athe_tf.analysis
+
+    models, real = [], athe_tf.analysis.linearity
+
+    def linearity(model, data, attack, options):
+        if len(models) == counted_stop["after"]:
+            raise KeyboardInterrupt
+        models.append(options.name)
+        return real(model, data, attack, options, epsilons=(0.1,))
+
+    counted_stop = {"after": None}
+    monkeypatch.setattr(athe_tf.analysis, "linearity", linearity, raising=False)
+    return models, counted_stop
+
+
+def test_after_an_interruption_only_what_is_missing_is_computed(start, counted, tmp_path):
+    models, stop = counted
+    stop["after"] = 1
+    assert start(BOTH, "--what=linearity") == 130
+    partial = json.loads((tmp_path / "linearity.json").read_text())
+    assert partial["pictures"] == [] and [one["model"] for one in partial["models"]] == ["linear.keras"]
+    stop["after"] = None
+    assert start(BOTH, "--what=linearity") == 0
+    assert models == ["linear.keras", "he.keras"]
+    whole = json.loads((tmp_path / "linearity.json").read_text())
+    assert whole["models"][0] == partial["models"][0] and whole["pictures"] == ["linearity.png"]
+
+
+def test_what_is_finished_is_kept_and_other_settings_are_computed_anew(start, counted, tmp_path, capsys):
+    models, _ = counted
+    flags = ("--model=MODELS/he.keras", "--what=linearity")
+    assert start(*flags) == 0
+    before = (tmp_path / "linearity.png").stat().st_mtime_ns
+    assert start(*flags) == 0
+    assert "kept from before" in capsys.readouterr().out
+    assert len(models) == 1 and (tmp_path / "linearity.png").stat().st_mtime_ns == before
+    # A picture that is gone is drawn again from the numbers.
+    (tmp_path / "linearity.png").unlink()
+    assert start(*flags, "--top=2") == 0  # a flag of another analysis changes nothing
+    assert len(models) == 1 and (tmp_path / "linearity.png").exists()
+    assert start(*flags, "--seed=1") == 0
+    assert len(models) == 2
+
+
+def test_a_picture_of_other_models_is_drawn_anew_from_what_is_kept(start, counted, tmp_path):
+    models, _ = counted
+    assert start(BOTH, "--what=linearity") == 0
+    assert start("--model=MODELS/he.keras", "--what=linearity") == 0
+    assert models == ["linear.keras", "he.keras"]
+    content = json.loads((tmp_path / "linearity.json").read_text())
+    assert [one["model"] for one in content["models"]] == ["he.keras"] and "linear.keras" not in content[
+        "caption"
+    ]
+
+
+def test_another_model_under_the_same_name_is_computed_anew(start, counted, files, tmp_path):
+    models, _ = counted
+    path = tmp_path / "copy" / "m.keras"
+    path.parent.mkdir()
+    for head in ("he", "linear"):
+        shutil.copy(files / f"{head}.keras", path)
+        assert start(f"--model={path}", "--what=linearity") == 0
+    assert models == ["m.keras", "m.keras"]
+
+
+@pytest.mark.parametrize("name", ["class_bias.json", "class_bias.png"])
+def test_a_foreign_file_is_not_overwritten(start, tmp_path, name):
+    (tmp_path / name).write_text('{"mine": 1}')
+    assert start("--model=MODELS/linear.keras", "--what=class_bias") == 2
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
+def test_models_with_equal_names_are_told_apart_by_their_paths():
+    assert picture_names(["runs/a/best.keras", "runs/b"]) == ["a", "b"]
+    assert picture_names(["x/a", "y/a"]) == ["x/a", "y/a"]
+
+
+def test_a_log_gets_lines_while_a_step_takes_long():
+    stream = io.StringIO()
+    with AnalysisDisplay(stream, interval=0.01) as display:
+        display.start("hessian of a")
+        display.update(3, None)
+        deadline = time.monotonic() + 20
+        while stream.getvalue().count("hessian of a: 3 steps") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert stream.getvalue().count("hessian of a: 3 steps") >= 2

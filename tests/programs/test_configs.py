@@ -174,7 +174,7 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"awp_gamma": 0.01, "awp_start": 500.0}, "--awp_start must lie before the last epoch"),
         ({"learning_rate": float("inf")}, "finite number larger than 0. Received: --learning_rate=inf"),
         ({"weight_decay": float("nan")}, "must be finite and not negative. Received: --weight_decay=nan"),
-        ({"validation_attack": "autoattack"}, "for bin/evaluate.*Use an attack such as pgd-10"),
+        ({"validation_attack": "autoattack"}, "for bin/evaluate.*Use an attack such as pgd-10 or swift"),
         ({"validation_attack": "pgd10"}, "Unknown attack 'pgd10'. Did you mean 'pgd-10'"),
         ({"framework": "llr", "variant": "gama_only"}, "Did you mean 'gamma_only'"),
         ({"framework": "llr", "gamma_weight": -1.0}, "gamma_weight must be finite and not negative"),

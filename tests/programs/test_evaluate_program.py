@@ -105,6 +105,9 @@ def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypat
         (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--output={t}/file/x"], "Not a directory"),
         (["--model=" + 300 * "a", "--dataset=digits"], "File name too long: 'aaa"),
         (["--model={f}/net.keras", "--dataset=digits", "--input_range=255"], "--input_range must be two"),
+        (["--model={f}/net.keras", "--parent={f}/net.keras"], "--parent belongs to a model file that ends"),
+        (["--model=net.onnx", "--parent=other.tflite"], "--parent must have gradients"),
+        (["--model=net.tflite", "--protocol=quick"], "has no gradients, which protocols need.*Give --parent"),
         (["--model=:f", "--dataset=digits"], "There is no model at ':f'.*or module:function"),
         (["--model=./nothere:x.keras", "--dataset=digits"], "There is no model at 'nothere:x.keras'"),
         (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--image_size=9"], "cannot be called with"),
@@ -382,3 +385,41 @@ def test_testing_whether_a_folder_can_be_written_touches_no_file_in_it(tmp_path)
     with prepared(tmp_path):
         assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, ".writable"]
     assert (tmp_path / ".writable").read_text() == "mine"
+
+
+def test_a_converted_file_is_evaluated_with_the_settings_of_its_parents_run(tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    net = tiny_net("he", seed=2)
+    net.save(run / "best.keras")
+    labels = np.asarray(net(X)).argmax(1)
+    np.savez(tmp_path / "data.npz", x_train=X, y_train=labels, x_test=X, y_test=labels)
+    config = TrainConfig(
+        dataset=f"npz:{tmp_path / 'data.npz'}", model="small_cnn", epsilon=0.07, workdir=str(run)
+    )
+    (run / "config.json").write_text(to_json(config))
+    athe_tf.saving.convert(net, tmp_path / "net.tflite", "litert")
+    flags = [f"--model={tmp_path / 'net.tflite'}", f"--parent={run}", "--attacks=square-5", "--nochecks"]
+    assert call(monkeypatch, *flags, "--max_examples=6", f"--output={tmp_path / 'out'}") == 0
+    stored = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert (stored["epsilon"], stored["examples"]) == ("0.07", 6)
+    names = [attack["name"] for attack in stored["attacks"]]
+    assert names == ["apgd-ce on the parent", "apgd-t on the parent", "square-5"]
+    assert stored["conversion"]["same_predictions"] == 1.0 and stored["conversion"]["parent"] == str(run)
+    assert ["remarks" in attack for attack in stored["attacks"]] == [True, True, False]
+    assert "The file and its parent" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_file_in_eight_bits_is_exported_without_messages_of_the_converter(
+    folder, tmp_path, monkeypatch, capfd
+):
+    output = tmp_path / "net.tflite"
+    flags = [f"--model={folder / 'net.keras'}", "--format=litert_int8", f"--output={output}"]
+    flags += [f"--dataset=npz:{folder / 'data.npz'}", "--calibration_images=5"]
+    monkeypatch.setattr(sys, "argv", ["bin/export", *flags])
+    with pytest.raises(SystemExit) as stopped:
+        export_program.main()
+    shown = capfd.readouterr()
+    assert stopped.value.code == 0 and output.exists(), shown.err
+    assert "4 classes, head he. Card:" in shown.out
+    assert "fully_quantize" not in shown.err

@@ -57,5 +57,6 @@ def test_a_plan_says_that_it_measures(monkeypatch):
     monkeypatch.setattr(cost_estimate, "make_trainer", lambda *_: build.make_trainer(config, tiny_splits()))
     config = TrainConfig.from_flags(framework="standard", batch_size=16)
     lines = []
-    assert "0.5 (not measured)" in cost_estimate.describe_plan(config, tiny_splits(), lines.append)
+    plan = cost_estimate.describe_plan(config, tiny_splits(), lines.append)
+    assert "0.5 (not measured)" in plan and "pgd-10, about 21 passes per image" in plan
     assert lines == ["Building small_cnn, and measuring training steps."]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from athe_tf.programs import program_name
+from athe_tf.programs import program_name, start
 from athe_tf.programs.recipes import recipes, with_recipes
 from athe_tf.programs.train import PROGRAM
 from athe_tf.utils.errors import InputError
@@ -66,6 +66,14 @@ def test_programs_have_the_names_they_were_started_with(started, expected, monke
     assert found == (
         f"{expected}train: it is for {expected}evaluate. '/opt/bin/train' and --model=bin/train are files."
     )
+
+
+@pytest.mark.parametrize(
+    "program", [name for name in vars(start) if callable(vars(start)[name]) and name[0] != "_"]
+)
+def test_every_installed_program_has_its_installed_name(program, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [f"/opt/bin/athe-tf-{program}"])
+    assert program_name.as_started(f"bin/{program}: a message") == f"athe-tf-{program}: a message"
 
 
 @pytest.fixture(scope="module")

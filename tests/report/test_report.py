@@ -27,6 +27,7 @@ from tests.report_case import (
     example_images,
     full_evaluation,
     small_evaluation,
+    write_analysis,
     write_evaluation,
 )
 from tests.small_runs import tiny_batch, tiny_net
@@ -39,6 +40,7 @@ def written(tmp_path_factory):
     """A run with everything, and the paths of its report."""
     run = tmp_path_factory.mktemp("runs") / "demo"
     write_evaluation(run, full_evaluation(), CONFIG, metrics=True, examples=example_images())
+    write_analysis(run / "analysis")
     return {path.name: path for path in athe_tf.report.write(run)}
 
 
@@ -69,7 +71,8 @@ def test_the_page_shows_the_numbers_of_the_evaluation(page):
         "The weakest class (worst case) is", "The best model on held-out images is that of epoch 16",
         "expected calibration error 18.7 %", "Mean corruption accuracy (mCA) 65.50 %",
         "foolbox, pgd-20 66.80 % 67.40 % -0.60 points", "1 passed, 1 failed, 1 not run",
-        "tensorflow 2.21.0", full_evaluation()["command"],
+        "as PNG stores images, 511 of 730 adversarial examples (70.0 %) still fool the model",
+        "20.5 0.2 50.00 %", "tensorflow 2.21.0", full_evaluation()["command"],
     ):  # fmt: skip
         assert text in page.text, text
 
@@ -82,7 +85,7 @@ def test_the_page_needs_nothing_from_outside(page, written):
 
 
 def test_pictures_and_charts_have_words(page):
-    assert len(page.all("img")) == 3 * 8 and all(image["alt"] for image in page.all("img"))
+    assert len(page.all("img")) == 3 * 8 + 1 and all(image["alt"] for image in page.all("img"))
     for picture in page.all("svg"):
         assert picture.get("aria-label") or picture.get("aria-hidden") == "true"
     assert page.all("html")[0]["lang"] == "en"
@@ -99,7 +102,7 @@ def test_a_section_is_there_only_when_its_data_is():
     for key, section in needs.items():
         without = {name: value for name, value in data.items() if name != key}
         found = Page(render(without)).sections()
-        assert section not in found and len(found) == len(ORDER) - 3  # and neither images nor training
+        assert section not in found and len(found) == len(ORDER) - 4  # nor images, analyses, training
     assert Page(render(small_evaluation())).sections() == ["attacks", "settings"]
 
 
@@ -142,6 +145,7 @@ def hostile_copy(value):
 
 def test_no_text_of_an_evaluation_becomes_markup(tmp_path):
     data = {**hostile_copy(full_evaluation()), "epsilon": "0.2", "flags": {HOSTILE: "01"}}
+    data["eight_bit"]["flags"] = {HOSTILE: "01"}
     for check in data["checks"]:
         check["status"] = "passed"
     data["corruptions"]["accuracy"][HOSTILE] = [0.5] * 5
@@ -196,6 +200,7 @@ def test_the_model_card_says_what_the_page_says(written):
     assert "| fgsm | 0.2 | 71.60 % | 67.6 to 75.6 |" in card
     assert "| spatial \\* | 0.2 |" in card and "not counted in the worst case" in card
     assert "| **worst case** | 0.2 | **62.40 %** |" in card
+    assert "511 of 730 adversarial examples (70.0 %) still fool the model: the worst case is 68.80 %." in card
     assert "- failed: Black box does not beat white box." in card
     assert f"    {full_evaluation()['command']}\n" in card
 

@@ -18,9 +18,21 @@ X, _ = tiny_batch(40)
 HEADS = ("linear", "he", "mhe")
 
 
-def small_net(head):
+NETS = ("wrn-10-1", "preact_resnet18-2", "preact_resnet18_fast-2")
+CASES = [(name, head) for name in NETS for head in HEADS]
+
+
+def small_net(head, name="wrn-10-1"):
+    """A narrow network whose batch normalization has statistics, as after training."""
     keras.utils.set_random_seed(1)
-    return athe_tf.models.build("wrn-10-1", 4, input_shape=(8, 8, 1), head=head, mean=(0.3,), std=(0.5,))
+    net = athe_tf.models.build(name, 4, input_shape=(8, 8, 1), head=head, mean=(0.3,), std=(0.5,))
+    rng = np.random.default_rng(1)
+    for variable in net.non_trainable_variables:
+        if "moving" in variable.path:
+            low, high = (0.5, 1.5) if "variance" in variable.path else (-0.1, 0.1)
+            variable.assign(rng.uniform(low, high, variable.shape))
+    assert np.ptp(np.asarray(net(X)), axis=0).min() > 1e-2, "the logits must depend on the images"
+    return net
 
 
 def litert_logits(path, x):
@@ -47,9 +59,9 @@ def test_the_members_of_an_ensemble_keep_their_weights():
     np.testing.assert_allclose(convertible(net)(X), net(X), atol=1e-4)
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_litert_computes_the_logits_of_keras(head, tmp_path):
-    net = small_net(head)
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_litert_computes_the_logits_of_keras(name, head, tmp_path):
+    net = small_net(head, name)
     card = convert(net, tmp_path / "net.tflite", "litert", margin=0.2)
     np.testing.assert_allclose(litert_logits(tmp_path / "net.tflite", X), net(X), atol=1e-4)
     assert json.loads((tmp_path / "net.tflite.json").read_text()) == card
@@ -67,11 +79,11 @@ def test_eight_bits_are_smaller_and_mostly_agree(tmp_path):
     assert np.mean(logits.argmax(1) == expected.argmax(1)) > 0.8
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_onnx_computes_the_logits_of_keras(head, tmp_path):
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_onnx_computes_the_logits_of_keras(name, head, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
-    net = small_net(head)
+    net = small_net(head, name)
     convert(net, tmp_path / "net.onnx", "onnx")
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     assert len(session.get_inputs()) == 1

@@ -37,6 +37,18 @@ def test_the_validation_attack_has_a_name_too():
     assert Standard(tiny_net(), validation_attack="fgsm", epsilon=0.1).validation_attack.threat.epsilon == 0.1
 
 
+def test_swift_validates_in_its_short_form():
+    net = tiny_net("linear")
+    judge = Standard(net, validation_attack="swift", epsilon=0.05)
+    judge.compile()
+    logs = judge.evaluate(X, np.asarray(net(X)).argmax(1), batch_size=4, verbose=0, return_dict=True)
+    assert logs["clean_accuracy"] == 1.0 and 0.0 <= logs["robust_accuracy"] < 1.0
+    weaker = Standard(net, validation_attack="fgsm", epsilon=0.05)
+    weaker.compile()
+    found = weaker.evaluate(X, np.asarray(net(X)).argmax(1), batch_size=4, verbose=0, return_dict=True)
+    assert logs["robust_accuracy"] <= found["robust_accuracy"]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -1,18 +1,20 @@
 """Arithmetic in half and in double precision."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import athe_tf
-from athe_tf import attacks
+from athe_tf import attacks, training
 from athe_tf.models.names import HEADS
 from athe_tf.programs import build
 from athe_tf.programs.callbacks.records import last_learning_rate
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
-from tests.small_runs import get_weights, small_cnn_of_one_layer, tiny_batch, tiny_splits
+from tests.small_runs import get_weights, small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
 
 X, Y = tiny_batch()
 
@@ -60,6 +62,32 @@ def test_mixed_precision_trains_with_a_head_in_float32(precision, monkeypatch):
     assert np.isfinite(loss)
     changed = [not np.array_equal(a, b) for a, b in zip(before, get_weights(trainer.net), strict=True)]
     assert any(changed) and all(np.isfinite(w).all() for w in get_weights(trainer.net))
+
+
+# Each framework meets a linear head and one of the forms of the margin, and each form several frameworks.
+HEADED = [
+    (name, head, form)
+    for number, name in enumerate(sorted(training.FRAMEWORKS))
+    for head, form in (("linear", None), (("he", "cosine"), ("mhe", "angle"), ("he", "arc"))[number % 3])
+]
+
+
+@pytest.mark.parametrize("name, head, form", HEADED)
+def test_every_framework_trains_in_mixed_precision_with_a_plain_head_and_a_margin(name, head, form):
+    with build.dtype_policy("mixed_float16"):
+        net = tiny_net(head)
+    assert net(X).dtype == (tf.float16 if head == "linear" else tf.float32)
+    framework = training.get(name)
+    sized = {"batch_size": len(X)} if "batch_size" in inspect.signature(framework).parameters else {}
+    attack = attacks.PGD(0.1, steps=1, step_size=0.1)
+    trainer = framework(net, attack, margin=0.0 if form is None else 0.2, margin_form=form, **sized)
+    trainer.compile(keras.optimizers.LossScaleOptimizer(training.TorchSGD(0.05)), run_eagerly=True)
+    before = get_weights(net)
+    logs = trainer.train_on_batch(X, Y, return_dict=True)
+    assert np.isfinite(logs["loss"]) and trainer.test_on_batch(X, Y, return_dict=True)["loss"] > 0
+    after = get_weights(net)
+    assert all(np.isfinite(w).all() for w in after)
+    assert any((a != b).any() for a, b in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tensorflow.python.eager import context
 
-from athe_tf.utils.keras_compat import repeatable
+from athe_tf.utils.tensorflow_compat import repeatable
 from benchmarks.repeatability import differing
 from benchmarks.train_step import ROWS, step_of, trainer_for
 

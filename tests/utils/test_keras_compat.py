@@ -1,19 +1,20 @@
-"""Private names of Keras and TensorFlow are used in `athe_tf/utils/keras_compat.py`, and nowhere else."""
+"""Private names of Keras and TensorFlow are used in `keras_compat.py` and `tensorflow_compat.py` only."""
 
 import ast
 import inspect
 import pathlib
 
 import keras
+import pytest
 import tensorflow as tf
 
 import athe_tf
 from athe_tf.layers import BatchNorm
-from athe_tf.utils import keras_compat
+from athe_tf.utils import keras_compat, tensorflow_compat
 
 PACKAGE = pathlib.Path(athe_tf.__file__).parent
-COMPAT = PACKAGE / "utils" / "keras_compat.py"
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != COMPAT]
+COMPAT = [pathlib.Path(module.__file__) for module in (keras_compat, tensorflow_compat)]
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in COMPAT]
 PRIVATE_PACKAGES = ("keras.src", "tensorflow.python", "tensorflow.core", "tensorflow.compiler")
 # Public in spite of their names: methods of every named tuple.
 NAMED_TUPLE = {"_asdict", "_fields", "_replace"}
@@ -79,7 +80,7 @@ def test_other_files_use_public_names_only():
     texts = {path: path.read_text() for path in FILES}
     defined = NAMED_TUPLE.union(*(names_defined(ast.parse(text)) for text in texts.values()))
     found = {str(path): names for path, text in texts.items() if (names := private_names(text, defined))}
-    assert not found, f"Move these private names to {COMPAT.name}: {found}"
+    assert not found, f"Move these private names to {[path.name for path in COMPAT]}: {found}"
 
 
 def test_the_check_finds_private_names():
@@ -90,9 +91,10 @@ def test_the_check_finds_private_names():
     assert private_names(override, defined=set()) == {"_maybe_symbolic_build in line 2"}
 
 
-def test_every_function_says_why_it_exists():
-    for name, value in vars(keras_compat).items():
-        if getattr(value, "__module__", "") == keras_compat.__name__ and not is_private(name):
+@pytest.mark.parametrize("module", [keras_compat, tensorflow_compat])
+def test_every_function_says_why_it_exists(module):
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", "") == module.__name__ and not is_private(name):
             assert len(inspect.getdoc(value).splitlines()) > 1 or ";" in inspect.getdoc(value), name
 
 
@@ -122,7 +124,9 @@ def test_values_are_read_when_a_function_is_called():
 
     @tf.function
     def function(x):
-        (value,) = keras_compat.read_at_each_call(lambda: box, [tf.TensorSpec([], tf.float32)], key="box")
+        (value,) = tensorflow_compat.read_at_each_call(
+            lambda: box, [tf.TensorSpec([], tf.float32)], key="box"
+        )
         return x + value
 
     first = float(function(tf.constant(1.0)))

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from athe_tf.utils.where import where_rows
+
 # The batch shrinks in eighths: convolution kernels are prepared anew for every batch size they meet, so a
 # few sizes are faster than the exact count.
 PARTS = 8
@@ -25,11 +27,6 @@ def whole_batches() -> Iterator[None]:
         yield
     finally:
         _whole.reset(token)
-
-
-def _match(flags, like):
-    """Boolean `[n]` shaped to broadcast against `like` of `[n, ...]`."""
-    return tf.reshape(flags, [-1] + [1] * (like.shape.rank - 1))
 
 
 def _put_back(full, rows, work):
@@ -63,7 +60,7 @@ def shrinking_loop(body, state, constants, steps, last=None):
 
     def kept(active, updated, work):
         pairs = zip(tf.nest.flatten(updated), work, strict=True)
-        return [tf.where(_match(active, new), new, old) for new, old in pairs]
+        return [where_rows(active, new, old) for new, old in pairs]
 
     def running(i, rows, active, *_):
         return (i < steps) & tf.reduce_any(active)

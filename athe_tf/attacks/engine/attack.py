@@ -1,7 +1,7 @@
 """The contract of an attack."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,12 +13,13 @@ from athe_tf.attacks.engine.parallel import craft_in_parallel
 from athe_tf.attacks.engine.results import AttackResult, Attempt, misclassified
 from athe_tf.attacks.engine.victim import Victim, attack_dtype
 from athe_tf.attacks.engine.victim import victim as as_victim
-from athe_tf.threat import per_example, threat_model
+from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
 from athe_tf.utils.errors import check
 from athe_tf.utils.image_range import out_of_range
-from athe_tf.utils.keras_compat import repeatable
+from athe_tf.utils.tensorflow_compat import repeatable
+from athe_tf.utils.where import where_rows
 
 
 class Attack(Described):
@@ -60,6 +61,8 @@ class Attack(Described):
     number_argument = "steps"
     #: Number of starts; an argument of the attacks that can restart.
     restarts = 1
+    #: Whether several rounds of an image can be in one batch: `attempt` takes a round for each of its images.
+    rounds_in_parallel = False
 
     def __init__(self, epsilon, norm: str = "linf", targeted: bool = False):
         self.threat = threat_model(norm, epsilon)
@@ -85,7 +88,10 @@ class Attack(Described):
         return self.restarts
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
-        """One round on one batch of images that are correctly classified; graph code."""
+        """One round on one batch of images that are correctly classified; graph code.
+
+        `round_index` is a scalar, or a vector if the attack says `rounds_in_parallel`.
+        """
         raise NotImplementedError
 
     def craft(self, victim: Victim, x, y, ids, seed):
@@ -94,7 +100,7 @@ class Attack(Described):
         for round_index in range(self.rounds(victim)):
             attempt = self.attempt(victim, x, y, ids, seed, round_index)
             chosen = tf.logical_and(attempt.success, tf.logical_not(solved))
-            best = tf.where(per_example(chosen), attempt.x_adv, best)
+            best = where_rows(chosen, attempt.x_adv, best)
             solved = tf.logical_or(solved, attempt.success)
         return best
 
@@ -127,6 +133,23 @@ class Attack(Described):
         """
         return 0
 
+    def check_model(self, victim: Victim, x, y, known: CleanFacts | None = None) -> list[str]:
+        """Warnings about a model, from a batch of images; by default none."""
+        return []
+
+    def remarks(
+        self, victim: Victim, result: AttackResult, max_passes: int | None, about_model: Sequence[str] = ()
+    ) -> list[str]:
+        """What a reader must know about a result on all images, as sentences.
+
+        Args:
+            victim: The model.
+            result: The result.
+            max_passes: The budget of passes, if there was one.
+            about_model: What `check_model` found.
+        """
+        return [*about_model, *driver.budget_notes(result, max_passes)]
+
     # -- what subclasses use ----------------------------------------------------------------------------
 
     @property
@@ -146,6 +169,10 @@ class Attack(Described):
     def round_passes(self, victim: Victim) -> float:
         """The most passes of the network that an image takes in one round, for estimates of time."""
         return 2.0 * (getattr(self, "steps", None) or 1) + 1.0
+
+    def craft_passes(self, victim: Victim) -> float:
+        """About how many passes `craft` takes for an image that withstands it, for estimates of time."""
+        return self.rounds(victim) * self.round_passes(victim)
 
     # -- for users --------------------------------------------------------------------------------------
 
@@ -214,7 +241,9 @@ class Attack(Described):
             x, y = checked_batch(x, y, victim.num_classes)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
         task = driver.AttackTask(self, victim, x, y, ids, seed, batch_size, progress, max_passes)
-        return driver.run(task, state, known)
+        result = driver.run(task, state, known)
+        result.notes = self.remarks(victim, result, max_passes)
+        return result
 
     def compiled(self, victim: Victim, shape, which: str):
         """`attempt` or `craft`, compiled once for a victim and a shape of images, for any batch size."""
@@ -223,8 +252,9 @@ class Attack(Described):
         if key not in functions:
             images = tf.TensorSpec([None, *shape[1:]], tf.float32)
             labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
-            dtypes = [tf.uint32, tf.int32] if which == "attempt" else [tf.uint32]
-            further = [tf.TensorSpec([], dtype) for dtype in dtypes]
+            further = [tf.TensorSpec([], tf.uint32)]
+            if which == "attempt":
+                further.append(tf.TensorSpec([None] if self.rounds_in_parallel else [], tf.int32))
             columns = self.memory_columns(victim)
             if which == "attempt" and columns:
                 further.append(tf.TensorSpec([None, columns], tf.float32))

@@ -1,14 +1,13 @@
 """The result of an unfinished attack on disk, after every batch."""
 
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 
 from athe_tf.attacks.engine.journal import Expected, Journal, checksums_of
-from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.results import COUNTS, PER_IMAGE, AttackResult
 
-COUNTS = ("queries", "gradients", "nonfinite")
-KEPT = ("success", "norm", "rounds", *COUNTS)
 # Prefix of the arrays with what attacks remember of each image from round to round.
 MEMORY = "memory of "
 
@@ -41,31 +40,46 @@ class AttackState:
                 stacklevel=2,
             )
             return
-        for name in KEPT:
-            getattr(self.result, name)[:] = arrays[name]
-        for name, memory in self.result.memory.items():
-            memory[:] = arrays[MEMORY + name]
+        fill(self.result, arrays)
         self.checksums[:] = arrays["checksums"]
-        for stage, seconds in zip(self.result.stages, arrays["seconds"], strict=True):
-            stage.seconds = float(seconds)
 
     def save(self, solved: np.ndarray) -> None:
         """Saves the result after a batch that succeeded at the rows `solved`."""
         self.journal.save_images(self.result.x_adv, solved)
         self.checksums[solved] = checksums_of(self.result.x_adv[solved])
-        arrays = {name: getattr(self.result, name) for name in KEPT}
-        arrays |= {MEMORY + name: memory for name, memory in self.result.memory.items()}
-        seconds = np.array([stage.seconds for stage in self.result.stages])
-        self.journal.save({**arrays, "checksums": self.checksums, "seconds": seconds})
+        self.journal.save({**result_arrays(self.result), "checksums": self.checksums})
 
     def _expected(self) -> dict[str, Expected]:
-        images, rounds = self.result.success.shape, sum(stage.rounds for stage in self.result.stages)
-        return {
-            "success": Expected(images, "b"),
-            "norm": Expected(images, "f", low=0),
-            "rounds": Expected(images, "i", low=0, high=rounds),
-            **{name: Expected(images, "i", low=0) for name in COUNTS},
-            **{MEMORY + name: Expected(memory.shape, "f") for name, memory in self.result.memory.items()},
-            "checksums": Expected(images, "u"),
-            "seconds": Expected((len(self.result.stages),), "f", low=0),
-        }
+        return {**expected_arrays(self.result), "checksums": Expected(self.result.success.shape, "u")}
+
+
+def result_arrays(result: AttackResult) -> dict[str, np.ndarray]:
+    """A result as the arrays of a state file, without its images."""
+    return {
+        **{name: getattr(result, name) for name in PER_IMAGE},
+        **{MEMORY + name: memory for name, memory in result.memory.items()},
+        "seconds": np.array([stage.seconds for stage in result.stages]),
+    }
+
+
+def expected_arrays(result: AttackResult) -> dict[str, Expected]:
+    """What the arrays of a result with the same stages and as many images must be."""
+    images, rounds = result.success.shape, sum(stage.rounds for stage in result.stages)
+    return {
+        "success": Expected(images, "b"),
+        "norm": Expected(images, "f", low=0),
+        "rounds": Expected(images, "i", low=0, high=rounds),
+        **{name: Expected(images, "i", low=0) for name in COUNTS},
+        **{MEMORY + name: Expected(memory.shape, "f") for name, memory in result.memory.items()},
+        "seconds": Expected((len(result.stages),), "f", low=0),
+    }
+
+
+def fill(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
+    """Puts the arrays of a state file into a result."""
+    for name in PER_IMAGE:
+        getattr(result, name)[:] = arrays[name]
+    for name, memory in result.memory.items():
+        memory[:] = arrays[MEMORY + name]
+    for stage, seconds in zip(result.stages, arrays["seconds"], strict=True):
+        stage.seconds = float(seconds)

@@ -20,6 +20,10 @@ class CleanFacts:
         model: The digest that identifies the model in a state file. Defaults to
             `None`: an attack with a state finds it out.
         zero_gradients: Returns the share of images at which the margin has a zero gradient.
+        whole: Images and labels of the whole set that the attacked images are a part of, for attacks that
+            draw from the set. Defaults to `None`: the attacked images are the whole set.
+        checked: Which of the attacked images the checks of the model used. Defaults to `None`: the first
+            batch.
     """
 
     correct: np.ndarray
@@ -27,3 +31,5 @@ class CleanFacts:
     warnings: Sequence[str] = ()
     model: str | None = None
     zero_gradients: Callable[[], float] = float
+    whole: tuple[np.ndarray, np.ndarray] | None = None
+    checked: np.ndarray | None = None

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ from athe_tf.attacks.engine.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check
+
+# The memory of images that a budget of passes stopped.
+STOPPED = "max_passes"
 
 
 @dataclasses.dataclass
@@ -51,71 +54,116 @@ def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> Attack
     cascade = task.attack.cascade(task.victim)
     for attack in cascade:
         attack.check_victim(task.victim)
-    result.stages = _stages(cascade, task.victim)
-    result.memory = {
-        attack.name: np.zeros((len(task.x), columns), np.float32)
-        for attack in cascade
-        if (columns := attack.memory_columns(task.victim))
-    }
+    add_stages(result, task.attack, task.victim, task.max_passes)
     budget = PassBudget(task, cascade[0], result)
     saved = None if state is None else _open_state(task, state, result, known)
     work = Work(task, cascade, result)
+    whole = (task.x, task.y) if known is None or known.whole is None else known.whole
     for attack, stage in zip(cascade, result.stages, strict=True):
         if result.success.all():
             break
-        queries = attack.prepare(task.victim, task.x, task.y, task.batch_size)
+        queries = attack.prepare(task.victim, *whole, task.batch_size)
         if not (result.rounds > stage.first).any():  # else counted before an interruption
             result.queries += queries
-        _run_stage(attack, stage, task, result, saved, work, budget)
-    result.notes.extend(budget.notes())
+        StageRun(attack, stage, task, result, budget).run(saved, work)
     return result
 
 
-def _stages(cascade, victim: Victim) -> list[Stage]:
-    stages, first = [], 0
-    for attack in cascade:
-        stages.append(Stage(attack.name, first, attack.rounds(victim)))
-        first += stages[-1].rounds
-    return stages
+def add_stages(result: AttackResult, attack, victim: Victim, max_passes: int | None) -> None:
+    """Adds the stages of an attack, and an empty memory for each image, to a result before the attack."""
+    first = 0
+    for member in attack.cascade(victim):
+        result.stages.append(Stage(member.name, first, member.rounds(victim)))
+        first += result.stages[-1].rounds
+        columns = member.memory_columns(victim)
+        if columns:
+            result.memory[member.name] = np.zeros((len(result.success), columns), np.float32)
+    if max_passes is not None:
+        result.memory[STOPPED] = np.zeros((len(result.success), 1), np.float32)
 
 
-def _run_stage(
-    attack, stage: Stage, task: AttackTask, result, saved, work: "Work", budget: "PassBudget"
-) -> None:
-    admitted = task.attack.admits(attack, result)
-    memory = result.memory.get(attack.name)
-    seed = rng.fold(task.seed)
-    began = time.perf_counter()
-    for index in range(stage.rounds):
-        wanted = admitted if memory is None else admitted & attack.takes_part(task.victim, index, memory)
-        wanted &= budget.allows(attack, stage.first + index)
-        survivors = result.survivors(stage.first + index)
+class StageRun:
+    """The rounds of one attack of a cascade, over the images that are still robust."""
+
+    def __init__(self, attack, stage: Stage, task: AttackTask, result: AttackResult, budget: "PassBudget"):
+        self.attack, self.stage, self.task, self.result, self.budget = attack, stage, task, result, budget
+        self.admitted = task.attack.admits(attack, result)
+        self.memory = result.memory.get(attack.name)
+
+    def run(self, saved: AttackState | None, work: "Work") -> None:
+        """Runs round after round, until none or no image is left."""
+        index = 0
+        began = time.perf_counter()
+        while index < self.stage.rounds and not self.result.success.all():
+            rows = self._rows(index)
+            together = self._rounds_together(index, len(rows))
+            for solved in self._outcomes(rows, index, together):
+                self.stage.seconds += time.perf_counter() - began
+                began = time.perf_counter()
+                if saved is not None:
+                    saved.save(solved)
+                work.report()
+            index += together
+
+    def _rows(self, index: int) -> np.ndarray:
+        """The images that a round is for; also those that went through it before an interruption."""
+        after, wanted = self.stage.first + index, self.admitted
+        if self.memory is not None:
+            wanted = wanted & self.attack.takes_part(self.task.victim, index, self.memory)
+        wanted = wanted & self.budget.allows(self.attack, after)
+        survivors = self.result.survivors(after)
         passed_over = survivors[~wanted[survivors]]
-        result.rounds[passed_over] = np.maximum(result.rounds[passed_over], stage.first + index + 1)
-        # After a resume, the same batches without the images whose round is over.
-        batches = even_batches(survivors[wanted[survivors]], task.batch_size)
-        batches = [rows[result.rounds[rows] == stage.first + index] for rows in batches]
-        batches = [rows for rows in batches if len(rows)]
+        self.result.rounds[passed_over] = np.maximum(self.result.rounds[passed_over], after + 1)
+        return survivors[wanted[survivors]]
+
+    def _rounds_together(self, index: int, count: int) -> int:
+        """How many rounds share batches: several if so few images are left that they do not fill one.
+
+        A batch of seven images takes nearly as long as one of sixty.
+        """
+        alone = self.memory is not None or self.budget.limit is not None
+        if alone or not self.attack.rounds_in_parallel:
+            return 1
+        return max(1, min(self.stage.rounds - index, self.task.batch_size // max(count, 1)))
+
+    def _outcomes(self, rows: np.ndarray, index: int, together: int) -> Iterator[np.ndarray]:
+        """Runs some rounds on some images; yields, batch by batch, the rows where they succeeded."""
+        # Round by round: what one of them solves before an interruption is not attacked in a later one.
+        images = np.tile(rows, together)
+        rounds = np.repeat(np.arange(index, index + together), len(rows))
+        batches = even_batches(np.arange(len(images)), self.task.batch_size)
+        # After a resume, the same batches without what is over.
+        over = self.result.success[images] | (self.result.rounds[images] > self.stage.first + rounds)
+        batches = [kept for batch in batches if len(kept := batch[~over[batch]])]
         if not batches:
-            continue
-        attempt = attack.compiled(task.victim, task.x.shape, "attempt")
-
-        def one_batch(rows, index=index, attempt=attempt):
-            names = tf.constant(task.ids[rows], tf.int64)
-            remembered = [] if memory is None else [tf.constant(memory[rows])]
-            images, labels = tf.constant(task.x[rows]), tf.constant(task.y[rows])
-            return attempt(images, labels, names, seed, index, *remembered)
-
-        for rows, outcome in map_batches(one_batch, batches):
-            solved = record(result, rows, outcome, memory)
-            result.rounds[rows] += 1
-            stage.seconds += time.perf_counter() - began
-            began = time.perf_counter()
-            if saved is not None:
-                saved.save(solved)
-            work.report()
-        if result.success.all():
             return
+        attempt = self.attack.compiled(self.task.victim, self.task.x.shape, "attempt")
+
+        def one_batch(batch):
+            remembered = [] if self.memory is None else [tf.constant(self.memory[images[batch]])]
+            number = rounds[batch] if self.attack.rounds_in_parallel else rounds[batch[0]]
+            return attempt(*self._tensors(images[batch]), tf.constant(number, tf.int32), *remembered)
+
+        for batch, outcome in map_batches(one_batch, batches):
+            yield self._record(images[batch], rounds[batch], outcome)
+
+    def _tensors(self, rows: np.ndarray) -> list:
+        """What `attempt` is given of these images, and the seed."""
+        task = self.task
+        names = tf.constant(task.ids[rows], tf.int64)
+        return [tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, rng.fold(task.seed)]
+
+    def _record(self, images: np.ndarray, rounds: np.ndarray, outcome: Attempt) -> np.ndarray:
+        """Adds the outcome of a batch to the result, as if its rounds had been run one after another."""
+        outcome = Attempt(*(None if value is None else value.numpy() for value in outcome))
+        solved = []
+        for number in np.unique(rounds):
+            # Images that an earlier round has solved would not have come to this one.
+            chosen = np.flatnonzero((rounds == number) & ~self.result.success[images])
+            part = Attempt(*(None if value is None else value[chosen] for value in outcome))
+            solved.append(record(self.result, images[chosen], part, self.memory))
+            self.result.rounds[images[chosen]] = self.stage.first + number + 1
+        return np.concatenate(solved)
 
 
 class Work:
@@ -151,7 +199,7 @@ class PassBudget:
         if self.limit is None:
             return
         # In the memory of the result, and so in the state file: an image that is stopped stays so.
-        self.stopped = result.memory.setdefault("max_passes", np.zeros((len(task.x), 1), np.float32))[:, 0]
+        self.stopped = result.memory[STOPPED][:, 0]
         needed = 1 + math.ceil(first.round_passes(self.victim))
         check(
             self.limit >= needed,
@@ -169,20 +217,20 @@ class PassBudget:
         self.stopped[exhausted] = 1.0
         return self.stopped == 0.0
 
-    def notes(self) -> list[str]:
-        """What a reader must know."""
-        count = 0 if self.limit is None else int(self.stopped.sum())
-        if not count:
-            return []
-        return [
-            f"{count} of {len(self.result.success)} images reached the budget of {self.limit} passes "
-            "before the attack was over and count as robust: the accuracy is an upper bound."
-        ]
+
+def budget_notes(result: AttackResult, max_passes: int | None) -> list[str]:
+    """What a reader must know about images that reached the budget of passes."""
+    count = 0 if max_passes is None else int(result.memory[STOPPED].sum())
+    if not count:
+        return []
+    return [
+        f"{count} of {len(result.success)} images reached the budget of {max_passes} passes "
+        "before the attack was over and count as robust: the accuracy is an upper bound."
+    ]
 
 
 def record(result: AttackResult, rows, outcome: Attempt, memory: np.ndarray | None = None) -> np.ndarray:
-    """Adds the outcome of a round to the result, and returns the rows where it succeeded."""
-    outcome = Attempt(*(None if value is None else value.numpy() for value in outcome))
+    """Adds the outcome of a round, as arrays, to the result, and returns the rows where it succeeded."""
     if memory is not None:
         memory[rows] = outcome.memory
     result.queries[rows] += outcome.queries

@@ -96,12 +96,16 @@ class Journal:
         except Exception as error:
             raise self.damaged(str(error)) from error
         self._check_identity(identity)
-        for name, wanted in (expected or {}).items():
+        self.check(arrays, expected or {})
+        return arrays
+
+    def check(self, arrays: dict[str, np.ndarray], expected: Mapping[str, Expected]) -> None:
+        """Raises `InputError` unless the arrays of the file are as described."""
+        for name, wanted in expected.items():
             found = arrays.get(name)
             if found is None or not wanted.fits(found):
                 received = "none" if found is None else f"{found.dtype} of shape {found.shape}"
                 raise self.damaged(f"expected {wanted} in the array `{name}`, received {received}")
-        return arrays
 
     def save(self, arrays: dict[str, np.ndarray]) -> None:
         """Replaces the file, all or nothing."""

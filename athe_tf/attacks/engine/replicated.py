@@ -10,7 +10,7 @@ import tensorflow as tf
 from athe_tf.attacks.engine.parallel import current_device
 from athe_tf.attacks.engine.victim import Victim, victim
 from athe_tf.models.features import penultimate
-from athe_tf.utils.keras_compat import read_at_each_call
+from athe_tf.utils.tensorflow_compat import read_at_each_call
 
 
 def replicated_victim(model: keras.Model, devices) -> Victim:

@@ -6,6 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+# Arrays of a result with one number per image.
+COUNTS = ("queries", "gradients", "nonfinite")
+PER_IMAGE = ("success", "norm", "rounds", *COUNTS)
+
 
 class Attempt(NamedTuple):
     """The outcome of one round on one batch, as tensors; the fields of `AttackResult`."""
@@ -78,7 +82,7 @@ class AttackResult:
     @classmethod
     def before(cls, x, wrong) -> "AttackResult":
         """The result after the clean pass: one query per image, success where the model is wrong."""
-        count = len(x)
+        count = len(wrong)
         return cls(
             x_adv=np.array(x, np.float32),
             success=np.array(wrong),
@@ -95,6 +99,21 @@ class AttackResult:
             f"robust accuracy {100 * (1 - self.success.mean()):.1f} %, {self.queries.sum()} queries, "
             f"{self.gradients.sum()} gradients)"
         )
+
+    def part(self, rows: np.ndarray) -> "AttackResult":
+        """A copy of the result for some of the images, without adversarial images."""
+        return AttackResult(
+            x_adv=self.x_adv[:0],
+            **{name: getattr(self, name)[rows] for name in PER_IMAGE},
+            stages=[dataclasses.replace(stage) for stage in self.stages],
+            notes=list(self.notes),
+            memory={name: memory[rows] for name, memory in self.memory.items()},
+        )
+
+    @property
+    def found(self) -> np.ndarray:
+        """The rows with an adversarial example; a clean image that is misclassified is none."""
+        return np.flatnonzero(self.success & (self.norm > 0) & np.isfinite(self.norm))
 
     @property
     def passes(self) -> np.ndarray:

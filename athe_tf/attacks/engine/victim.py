@@ -37,6 +37,7 @@ class Victim:
         facts: The card of the model, if it has one.
         independent: Whether the logits of an image do not depend on the rest of its batch. False in
             training mode, where batch normalization mixes them.
+        differentiable: Whether the logits are expected to have gradients; false for files of other runtimes.
         digest: Returns a text that identifies the model and its weights, or `None` if there is none. Without
             it, an interrupted attack on this victim cannot be resumed.
     """
@@ -52,6 +53,7 @@ class Victim:
         name: str = "model",
         facts: dict | None = None,
         independent: bool = True,
+        differentiable: bool = True,
         digest: Callable[[], str | None] | None = None,
     ):
         self._logits = logits
@@ -62,6 +64,7 @@ class Victim:
         self.name = name
         self.facts = facts or {}
         self.independent = independent
+        self.differentiable = differentiable
         self._digest = digest
 
     def __repr__(self) -> str:
@@ -186,6 +189,7 @@ def in_range(victim: Victim, low: float, high: float) -> Victim:
         name=victim.name,
         facts=victim.facts,
         independent=victim.independent,
+        differentiable=victim.differentiable,
         digest=digest,
     )
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from athe_tf.analysis.names import ANALYSES, OF_RUNS
+from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
 from athe_tf.data.names import check_name as check_data_set
 from athe_tf.programs.config.fields import flag, seed_option
 from athe_tf.utils.choices import NORMS, check_epsilon
@@ -34,7 +34,7 @@ class AnalyzeConfig:
     max_examples: int = option(256, "Use only the first N images.", above=0)
     batch_size: int = option(128, "Images that go through the model at once.", above=0)
     seed: int = seed_option("Seed of attacks and random directions.")
-    space: str = option("weights", "Where landscape walks.", choices=("weights", "pixels"))
+    space: str = option("weights", "Where landscape walks.", choices=tuple(SPACES))
     directions: str | None = option(
         None,
         "Directions of landscape: random or eigenvectors in weights, attack or random in pixels. [the first]",
@@ -43,7 +43,10 @@ class AnalyzeConfig:
     points: int | None = option(None, "Grid points of landscape and decision_map per direction.", least=3)
     index: int = option(0, "Image of decision_map.", least=0)
     top: int = option(3, "Number of eigenvalues of hessian.", above=0)
-    output: str = option("analysis", "Folder for one .png, .svg and .json per analysis.")
+    output: str = option(
+        "analysis",
+        "Folder for the pictures and numbers of each analysis; inside a run, bin/report finds RUN/analysis.",
+    )
 
     def __post_init__(self):
         check_options(self, flag)
@@ -62,6 +65,11 @@ class AnalyzeConfig:
         )
         twice = sorted({name for name in self.compare if self.compare.count(name) > 1})
         check(not twice, f"Name each model once. Received twice: {', '.join(twice)}.")
+        check(
+            self.directions in (None, *SPACES[self.space]),
+            f"In {self.space}, the directions of landscape are one of {list(SPACES[self.space])}. Received: "
+            f"--directions={self.directions}.",
+        )
         needs_runs = [name for name in self.what if name in OF_RUNS]
         check(
             not needs_runs or bool(self.compare),

@@ -25,6 +25,11 @@ def devices_option():
     )
 
 
+def worker_timeout_option(help: str):
+    """`--worker_timeout`."""
+    return option(300.0, help, runtime=True, above=0)
+
+
 def cpu_replicas_option():
     """`--cpu_replicas`."""
     return option(

@@ -1,8 +1,11 @@
 """Which settings of a training run go together; refused before TensorFlow starts."""
 
+import re
+
 from athe_tf.data.npz import check_extra_file
 from athe_tf.training.options import (
     OPTIONS,
+    check_epsilon_delay,
     check_epsilon_order,
     check_margin,
     check_perturbation,
@@ -10,11 +13,13 @@ from athe_tf.training.options import (
     options_of,
 )
 from athe_tf.utils.choices import check_epsilon, check_input_range
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.imports import is_import_path
 
 # The heads whose logits each form of the margin is made for.
 MARGIN_FORM_HEADS = {"cosine": ("he", "fn", "wn"), "angle": ("mhe",), "arc": ("he",)}
+# Settings that a constant epsilon does not use.
+OF_THE_RISE = ("epsilon_min", "epsilon_max", "epsilon_warmup", "epsilon_delay")
 # Settings that a framework without an attack does not use.
 OF_THE_ATTACK = ("steps", "step_size", "start", "restarts", "logit_scale")
 
@@ -33,6 +38,7 @@ def check_settings(config) -> None:
     check_extra_data(config)
     check_images(config)
     check_range(config)
+    check_freeze(config)
     check(
         config.early_stopping is None or config.validation_size != 0,
         "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
@@ -63,6 +69,16 @@ def check_range(config) -> None:
         f"{','.join(f'{value:g}' for value in config.input_range)}. Leave it out: it is for "
         "--model=module:function.",
     )
+
+
+def check_freeze(config) -> None:
+    """Refuses what is no regular expression; whether it matches a layer is known when the model is built."""
+    try:
+        re.compile(config.freeze or "")
+    except re.error as error:
+        raise InputError(
+            f"--freeze must be a regular expression. Received: --freeze={config.freeze} ({error})."
+        ) from None
 
 
 def given(config, name: str) -> bool:
@@ -123,7 +139,7 @@ def check_optimizer(config) -> None:
 def check_epsilon_schedule(config) -> None:
     """A schedule rises from a smaller epsilon to the target."""
     if config.epsilon_schedule == "constant":
-        useless = [n for n in ("epsilon_min", "epsilon_max", "epsilon_warmup") if given(config, n)]
+        useless = [n for n in OF_THE_RISE if given(config, n)]
         check(
             not useless,
             f"A constant epsilon does not rise. Received: --{(useless or [''])[0]}. "
@@ -144,6 +160,7 @@ def check_epsilon_schedule(config) -> None:
         check_epsilon(config.norm, config.epsilon_max, "--epsilon_max")
     highest = config.epsilon if config.epsilon_max is None else config.epsilon_max
     check_epsilon_order(config.epsilon_min, config.epsilon, highest)
+    check_epsilon_delay(config.epsilon_delay, config.period_ends[0])
 
 
 def check_periods(config) -> None:

@@ -55,11 +55,12 @@ def read_settings(text: str) -> dict[str, Any]:
             "with the version that started it, or start a new one in another folder."
         )
     if isinstance(values.get("options"), dict):
-        values["options"] = _with_tuples(values["options"])
-    return _with_tuples(values)
+        values["options"] = with_tuples(values["options"])
+    return with_tuples(values)
 
 
-def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """Values from JSON, which has no tuples."""
     return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
 
 

@@ -21,6 +21,7 @@ from athe_tf.programs.config.fields import (
     distribution_option,
     flag,
     seed_option,
+    worker_timeout_option,
 )
 from athe_tf.training.options import (
     FRAMEWORKS,
@@ -89,6 +90,9 @@ class ModelOptions:
     activation: str = option("relu", "Activation.", choices=models.ACTIVATIONS)
     standardize: bool = option(True, "The model normalizes inputs by mean and deviation of the data set.")
     initial_model: str | None = option(None, "Start from the weights of this .keras file or workdir.")
+    freeze: str | None = option(
+        None, "Do not train the layers whose names match this regular expression, such as 'group[12]_.*'."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,16 +139,18 @@ class OptimizerOptions:
 class RunOptions:
     """The run."""
 
-    validation_attack: str = option("pgd-10", "Attack of the robust validation accuracy.")
+    validation_attack: str = option(
+        "pgd-10",
+        "Attack of the robust validation accuracy, which chooses the best epoch; swift, in a short form, is "
+        "stronger and takes about nine times as many passes.",
+    )
     seed: int = seed_option("Seed of initialization, order, augmentation and attack starts.")
     distribution: str = distribution_option(
         "auto, one (device), mirrored (the GPUs of this machine), multi_worker (TF_CONFIG or Slurm) or tpu"
     )
     devices: tuple[str, ...] = devices_option()
     cpu_replicas: int = cpu_replicas_option()
-    worker_timeout: float = option(
-        300.0, "Seconds that workers wait for each other at the start.", runtime=True, above=0
-    )
+    worker_timeout: float = worker_timeout_option("Seconds that workers wait for each other at the start.")
     backup_minutes: float = option(
         10.0, "Minutes between backups; one is also written at the end of every epoch.", runtime=True, least=0
     )
@@ -174,9 +180,9 @@ class TrainConfig(
         models.check_name(self.model)
         check_epsilon(self.norm, self.epsilon, "--epsilon")
         check(
-            not parse_name(self.validation_attack)[0].startswith(("autoattack", "swift")),
-            "AutoAttack and swift take too long to run after every epoch; they are for bin/evaluate. "
-            f"Received: --validation_attack={self.validation_attack}. Use an attack such as pgd-10.",
+            not parse_name(self.validation_attack)[0].startswith("autoattack"),
+            "AutoAttack takes too long to run after every epoch; it is for bin/evaluate. Received: "
+            f"--validation_attack={self.validation_attack}. Use an attack such as pgd-10 or swift.",
         )
         DistributionSettings(self.distribution, self.devices, self.cpu_replicas)
         rules.check_settings(self)

@@ -10,8 +10,8 @@ from athe_tf.report.reading import SavedEvaluation
 from athe_tf.report.sections.section import Section
 
 ORDER = (
-    "attacks", "curve", "sanity", "images", "classes", "angles", "calibration", "corruptions", "transfer",
-    "verification", "training", "settings",
+    "attacks", "conversion", "curve", "sanity", "images", "classes", "angles", "calibration", "corruptions",
+    "transfer", "verification", "analyses", "training", "settings",
 )  # fmt: skip
 
 __all__ = ["ORDER", "Section", "sections_of"]

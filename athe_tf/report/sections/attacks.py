@@ -1,17 +1,18 @@
 """Accuracy by attack: bars with intervals, and the table behind them."""
 
+from athe_tf.evaluation.text_table import eight_bit_sentence
 from athe_tf.report.accessors import at_headline, counts, epsilon_of, label, ran, worst_case
 from athe_tf.report.charts import Bar, bar_chart, figure
 from athe_tf.report.format import count, decimal, duration, interval_text, percent
 from athe_tf.report.markup import Markup, details, join, table, tag
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section
+from athe_tf.report.sections.section import Section, paragraph
 from athe_tf.utils.number_format import format_number
 
 # Passes are averages over the images that were attacked.
 HEAD = (
     "", "accuracy", "95 % interval", "epsilon", "time", "forward passes per image",
-    "backward passes per image", "median norm",
+    "backward passes per image", "median norm", "adversarial at 8 bits",
 )  # fmt: skip
 # Numbers of the colours of the bars.
 ATTACKED, WORST, CLEAN, OUTSIDE = 0, 1, 4, 5
@@ -27,7 +28,8 @@ def section(evaluation: SavedEvaluation) -> Section | None:
         "intervals (Wilson). In the worst case, an image counts only if it survives every attack."
     )
     chart = bar_chart(bars(data), "Accuracy by attack")
-    parts = figure(chart, caption), attack_tables(data), remarks(data)
+    rounded = eight_bit_sentence(data)
+    parts = figure(chart, caption), attack_tables(data), paragraph(rounded) if rounded else "", remarks(data)
     return Section("Accuracy by attack", "attacks", *parts)
 
 
@@ -80,12 +82,19 @@ def _rows(attacks: list[dict], data: dict) -> list[tuple]:
             f"{attack['queries'] / attack['examples']:,.1f}",
             f"{attack['gradients'] / attack['examples']:,.1f}",
             decimal(attack["median_norm"]),
+            _at_eight_bits(attack),
         )
         rows.append(_row(name, attack["accuracy"], attack["interval"], costs))
         for stage in attack.get("stages", ()):
             time = ("", duration(stage["seconds"]))
             rows.append(_row(f"after {stage['name']}", stage["accuracy"], (), time, kind="stage"))
     return rows
+
+
+def _at_eight_bits(attack: dict) -> str:
+    """The share of its adversarial examples that are still adversarial as 8-bit images."""
+    found = attack.get("eight_bit", {})
+    return percent(found["still_adversarial"] / found["tested"]) if found.get("tested") else ""
 
 
 def _row(name: str, share, interval, costs=(), kind: str | None = None) -> tuple[list[str], str | None]:

@@ -1,0 +1,168 @@
+"""`EvaluationJob`: the model and the images that `bin/evaluate` was told, and their evaluation."""
+
+import dataclasses
+import pathlib
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from athe_tf import data
+from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.evaluation.progress_display import ProgressDisplay
+from athe_tf.evaluation.shard import Shard
+from athe_tf.programs.command_line import say, warnings_as_lines
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.config.serialization import flag_text
+from athe_tf.programs.output_folder import STATE
+from athe_tf.programs.program_name import as_started
+from athe_tf.programs.start_tensorflow import start_tensorflow
+from athe_tf.programs.workdir import Workdir
+from athe_tf.report.writing import write
+from athe_tf.utils.choices import parse_logit_scale
+from athe_tf.utils.errors import check
+from athe_tf.utils.ownership import remove_state
+
+
+@dataclasses.dataclass
+class EvaluationJob:
+    """A model and images, opened once, and evaluated as a whole or in shards.
+
+    Args:
+        config: The settings, completed from the training run.
+        settings: The devices of this machine.
+        training_run: The run that the model belongs to, if any.
+        command: The command that repeats the evaluation.
+    """
+
+    config: EvaluateConfig
+    settings: DistributionSettings
+    training_run: Workdir | None
+    command: str
+
+    def open(self) -> None:
+        """Starts TensorFlow, and reads the model and the images."""
+        start_tensorflow()
+        from athe_tf.distribution.startup import local_devices
+        from athe_tf.programs.open_model import open_victim
+
+        config = self.config
+        self.devices = local_devices(self.settings, write=say)
+        self.victim = open_victim(config.model, self.devices, config.input_range)
+        with warnings_as_lines("bin/evaluate"):
+            self.images, self.num_classes = load_images(config, self.victim.num_classes)
+        others = [name for name in config.substitutes if name != config.model]
+        self.substitutes = {name: open_victim(name) for name in others}
+
+    def evaluate(self, state, shard: Shard | None = None, shards: Sequence[pathlib.Path] = ()) -> Any:
+        """The `Result` of all images, or of one shard.
+
+        Args:
+            state: The folder that keeps the state, or `None`.
+            shard: Attack only this share of the images.
+            shards: The states of all shards, which are merged.
+        """
+        from athe_tf.attacks.engine.parallel import over_devices
+        from athe_tf.evaluation.converted_model import ON_FILE, evaluate_converted
+        from athe_tf.evaluation.evaluator import evaluate
+        from athe_tf.programs.open_model import open_victim
+
+        config, display = self.config, ProgressDisplay()
+        common: dict[str, Any] = {
+            "epsilon": config.epsilon,
+            "norm": config.norm,
+            "max_examples": config.max_examples,
+            "batch_size": config.batch_size,
+            "seed": config.seed,
+            "checks": config.checks,
+            "options": self._options(display, state, shard, shards),
+        }
+        with over_devices(self.devices), warnings_as_lines("bin/evaluate"):
+            if config.is_converted:
+                parent = open_victim(config.parent, (), config.input_range) if config.parent else None
+                common |= {"parent": parent, "attacks": config.attacks or ON_FILE}
+                result = evaluate_converted(self.victim, self.images, **common)
+                if result.conversion is not None:
+                    result.conversion["parent"] = config.parent  # as the user knows it
+            else:
+                common |= {"attacks": config.attacks or None, "protocol": config.protocol}
+                result = evaluate(self.victim, self.images, **common)
+        display.clear()
+        if result.classes is not None and self.num_classes < result.classes:
+            result.warnings.append(
+                f"The model has {result.classes} classes and the data set has {self.num_classes}. Was the "
+                "model trained on it?"
+            )
+        result.command = self.command
+        result.run = None if self.training_run is None else str(self.training_run.folder)
+        return result
+
+    def _options(self, display: ProgressDisplay, state, shard, shards) -> EvaluationOptions:
+        config = self.config
+        return EvaluationOptions(
+            epsilons=config.epsilons,
+            verify_with=config.verify_with,
+            substitutes=self.substitutes,
+            corruptions=config.corruptions,
+            corruption_resize=config.corruption_resize,
+            data_dir=config.data_dir,
+            margin=config.margin,
+            logit_scale=parse_logit_scale(config.logit_scale, "--logit_scale"),
+            probabilities=config.probabilities,
+            max_passes=config.max_passes,
+            name=config.model,
+            dataset=f"{config.dataset} ({config.split})",
+            state=state,
+            shard=shard,
+            shards=shards,
+            progress=display.update,
+            finished=display.finished,
+        )
+
+
+def load_images(config: EvaluateConfig, classes: int | None):
+    """The images to evaluate on, and their number of classes."""
+    splits = data.load(
+        str(config.dataset),
+        data_dir=config.data_dir,
+        image_size=config.image_size,
+        resize_size=config.resize_size,
+        skip_corrupt=config.skip_corrupt,
+    )
+    images = getattr(splits, config.split)
+    check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
+    check(
+        classes is None or splits.num_classes <= classes,
+        f"The model '{config.model}' has {classes} classes, and the data set '{config.dataset}' has "
+        f"{splits.num_classes}. Use the data set that it was trained on.",
+    )
+    check(
+        classes in (None, splits.num_classes) or not str(config.dataset).startswith("folder:"),
+        f"The model '{config.model}' has {classes} classes, and '{config.dataset}' has "
+        f"{splits.num_classes}, whose folders number the labels. Add the folders of the other classes; those "
+        "of `test` may be empty if there is no `train`.",
+    )
+    return images, splits.num_classes
+
+
+def show(result, output: pathlib.Path | None) -> int:
+    """Writes the result to the output folder, then prints it; returns the exit code."""
+    if output is not None:
+        result.save(output)
+        write(result, output)
+        remove_state(output / STATE)
+    printed = say(result)
+    if output is None:
+        return 0 if printed else 1
+    say(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
+    return 0
+
+
+def repeat_command(config: EvaluateConfig) -> str:
+    """The command line that repeats an evaluation."""
+    flags = [
+        f"--{field.name}={flag_text(getattr(config, field.name))}"
+        for field in dataclasses.fields(config)
+        if getattr(config, field.name) != field.default
+    ]
+    return shlex.join([as_started("bin/evaluate"), *flags])

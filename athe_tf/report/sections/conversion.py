@@ -1,0 +1,28 @@
+"""A file for another runtime beside its parent, the model that it was made of."""
+
+from athe_tf.evaluation.text_table import conversion_sentence
+from athe_tf.report.accessors import worst_case
+from athe_tf.report.format import percent
+from athe_tf.report.markup import table
+from athe_tf.report.reading import SavedEvaluation
+from athe_tf.report.sections.section import Section, paragraph
+
+
+def section(evaluation: SavedEvaluation) -> Section | None:
+    """Returns `None` unless the model is such a file, and its parent is known."""
+    data = evaluation.data
+    found = data.get("conversion")
+    if not found:
+        return None
+    rows = [
+        ["clean", percent(data["clean_accuracy"]), percent(found["clean_accuracy"])],
+        ["worst case", percent(worst_case(data)[0]), percent(found["worst_case_accuracy"])],
+    ]
+    intro = paragraph(
+        "The model is a file without gradients. Attacks on its parent, the model that it was made of, were "
+        "tried on it, and attacks that need outputs only were run on the file itself."
+    )
+    numbers = table(("accuracy", "this file", "parent"), rows, caption="The file and its parent")
+    return Section(
+        "The file and its parent", "conversion", intro, numbers, paragraph(conversion_sentence(data))
+    )

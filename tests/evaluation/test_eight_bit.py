@@ -1,0 +1,103 @@
+"""Adversarial examples as 8-bit images, on a model for which the answer is known in closed form."""
+
+import keras
+import numpy as np
+import pytest
+
+import athe_tf
+from athe_tf.evaluation import attack_run
+from athe_tf.evaluation.options import EvaluationOptions
+
+PIXELS, GREY = 10, 100
+# How many levels the sum of the pixels lies above the decision boundary, rounded down; one image is wrong.
+MARGINS = np.array([-3, *range(20)])
+LABELS = np.ones(len(MARGINS), np.int32)
+
+
+def images():
+    """Images on the grid of 8 bits: grey, with one pixel that is brighter by the margin."""
+    levels = np.full((len(MARGINS), 1, PIXELS, 1), GREY, np.float32)
+    levels[:, 0, 0, 0] += MARGINS
+    return levels / np.float32(255)
+
+
+def model():
+    """Class 1 if the sum of the pixels is at least that of a grey image, less half a level."""
+    net = keras.Sequential([keras.Input((1, PIXELS, 1)), keras.layers.Flatten(), keras.layers.Dense(2)])
+    kernel = np.zeros((PIXELS, 2), np.float32)
+    kernel[:, 1] = 255.0 / PIXELS
+    net.layers[-1].set_weights([kernel, np.array([GREY - 0.5 / PIXELS, 0.0], np.float32)])
+    return net
+
+
+def evaluated(levels, norm="linf", **settings):
+    settings = {"attacks": ["fgsm"], "checks": False, **settings}
+    return athe_tf.evaluate(model(), (images(), LABELS), epsilon=levels / 255, norm=norm, **settings)
+
+
+def broken_by(levels):
+    """Which images a change of every pixel by so many levels breaks."""
+    return (MARGINS >= 0) & (PIXELS * levels > MARGINS + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("norm", "epsilon", "change", "stored"),
+    [
+        ("linf", 0.4, 0.4, 0),  # smaller than half a level: rounding undoes it
+        ("linf", 0.9, 0.9, 0),  # the nearest level lies outside the ball
+        ("linf", 1.0, 1.0, 1),
+        ("linf", 1.4, 1.4, 1),
+        ("l2", 1.4 * PIXELS**0.5, 1.4, 1),
+        ("l2", 1.6 * PIXELS**0.5, 1.6, 1),  # two levels per pixel would leave the ball
+    ],
+)
+def test_a_perturbation_keeps_its_whole_levels(norm, epsilon, change, stored):
+    result = evaluated(epsilon, norm)
+    found = result["fgsm"]
+    assert broken_by(change).any(), "else the comparison says nothing"
+    np.testing.assert_array_equal(found.found, broken_by(change))
+    np.testing.assert_array_equal(found.eight_bit, broken_by(stored))
+    tested, left = int(broken_by(change).sum()), int(broken_by(stored).sum())
+    assert found.to_dict()["eight_bit"] == {"tested": tested, "still_adversarial": left}
+    accuracy = np.mean((MARGINS >= 0) & ~broken_by(stored))
+    assert result.eight_bit["accuracy"] == pytest.approx(accuracy)
+    assert f"{left} of {tested} adversarial examples ({100 * left / tested:.1f} %) still" in repr(result)
+
+
+def test_the_worst_case_of_eight_bits_is_over_all_attacks_that_count():
+    plan = [athe_tf.attacks.get("fgsm", epsilon=levels / 255) for levels in (0.4, 1.0, 1.4, 2.0)]
+    result = evaluated(1.4, attacks=plan)  # the last leaves the threat model
+    assert result.eight_bit["tested"] == sum(broken_by(levels).sum() for levels in (0.4, 1.0, 1.4))
+    assert result.eight_bit["still_adversarial"] == 2 * broken_by(1).sum()
+    assert result.eight_bit["accuracy"] == pytest.approx(np.mean((MARGINS >= 0) & ~broken_by(1)))
+    flags = result.eight_bit["flags"]
+    assert list(flags) == [attack.name for attack in result.counted]
+    assert flags["fgsm"] == "".join("01"[int(flag)] for flag in broken_by(1))
+
+
+def test_a_report_without_adversarial_examples_has_no_share():
+    result = evaluated(0.01)
+    assert result.eight_bit == {} and "8 bits" not in repr(result)
+    assert result["fgsm"].to_dict()["eight_bit"] == {"tested": 0, "still_adversarial": 0}
+
+
+def test_the_flags_depend_on_neither_the_batch_size_nor_an_interruption(tmp_path, monkeypatch):
+    whole = evaluated(1.4)["fgsm"].eight_bit
+    np.testing.assert_array_equal(evaluated(1.4, batch_size=3)["fgsm"].eight_bit, whole)
+    options = EvaluationOptions(state=tmp_path / "state")
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(attack_run, "still_adversarial", interrupt)
+        evaluated(1.4, options=options)
+    for _ in ("resumed", "read back"):
+        np.testing.assert_array_equal(evaluated(1.4, options=options)["fgsm"].eight_bit, whole)
+
+
+def test_an_attack_without_a_ball_is_rounded_to_the_nearest_levels():
+    """A translation moves at least one grey pixel out of the image: far more than epsilon, and stays so."""
+    found = evaluated(0.4, attacks=["spatial"])["spatial"]
+    np.testing.assert_array_equal(found.found, MARGINS >= 0)
+    np.testing.assert_array_equal(found.eight_bit, MARGINS >= 0)

@@ -1,0 +1,114 @@
+"""The victim of benchmarks/attackbench.py counts exactly, and optimality is what the definition says."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import athe_tf
+from benchmarks.attackbench import BUDGET, Bench, CountingVictim, measure, optimality, rows
+from tests.linear_case import grey_images, linear_model, predictions, radii
+
+LINEAR = linear_model()
+IMAGES = grey_images(12)
+LABELS = predictions(LINEAR, IMAGES)
+
+
+def asked(victim, images):
+    with tf.GradientTape() as tape:
+        images = tf.constant(images)
+        tape.watch(images)
+        loss = tf.reduce_sum(
+            keras.losses.sparse_categorical_crossentropy(
+                tf.argmax(victim(images), 1), victim(images), from_logits=True
+            )
+        )
+    return tape.gradient(loss, images).numpy()
+
+
+def test_passes_are_counted_for_each_image_in_any_order_and_batch():
+    victim = CountingVictim(LINEAR, IMAGES, LABELS, "linf")
+    victim(victim.images)
+    victim(victim.images[[3, 1]] + 0.1 * np.sign(victim.images[[3, 1]] - 0.5) * -1.0)
+    asked(victim, victim.images[[1, 5]])
+    assert victim.forward.tolist() == [1, 4, 1, 2, 1, 3] + 6 * [1]
+    assert victim.backward.tolist() == [0, 1, 0, 0, 0, 1] + 6 * [0]
+    np.testing.assert_array_equal(np.asarray(victim(victim.images)), np.asarray(LINEAR(IMAGES)))
+
+
+def test_the_budget_ends_answers_and_gradients():
+    victim = CountingVictim(LINEAR, IMAGES, LABELS, "linf", budget=2)
+    wrong = victim.images.copy()
+    wrong[:, :-1] = 1 - wrong[:, :-1]
+    for _ in range(2):
+        victim(victim.images)
+    assert (np.asarray(victim(wrong)).argmax(1) == LABELS).all() and np.isinf(victim.distance).all()
+    assert not asked(victim, wrong).any() and (victim.forward + victim.backward == 2).all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_the_nearest_adversarial_query_counts(norm):
+    victim = CountingVictim(LINEAR, IMAGES, LABELS, norm)
+    order = {"linf": np.inf, "l2": 2, "l1": 1}[norm]
+    moved = victim.images.copy()
+    moved[:, :-1] = 1 - moved[:, :-1]
+    outside = moved.copy()
+    outside[:, 0] = 1.5
+    for images in (outside, moved):
+        victim(images)
+    changed = predictions(LINEAR, moved[:, :-1]) != LABELS
+    expected = np.linalg.norm((moved[:, :-1] - IMAGES).reshape(12, -1).astype("float64"), order, axis=1)
+    np.testing.assert_allclose(victim.distance, np.where(changed, expected, np.inf), rtol=1e-6)
+
+
+def test_an_attack_of_ours_finds_the_exact_distances_of_a_linear_model():
+    victim = CountingVictim(LINEAR, IMAGES, LABELS, "linf")
+    exact = radii(LINEAR, IMAGES, LABELS, "linf")
+    attack = athe_tf.attacks.get("fmn-100", epsilon=float(np.median(exact)))
+    result = attack.run(athe_tf.victim(victim, num_classes=5), victim.images, LABELS)
+    np.testing.assert_allclose(victim.distance, exact, rtol=0.05)
+    np.testing.assert_array_equal(victim.forward, result.queries)
+    np.testing.assert_array_equal(victim.backward, result.gradients)
+
+
+def test_optimality_is_that_of_the_definition():
+    best, half = np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.0, 2.0, 4.0, np.inf])
+    found = optimality({"best": best, "half": half})
+    # d_max = 4: areas 7/4 and (0 + 2 + 4 + 4)/4, and the worst one 3/4 * 4.
+    assert found == {"best": 1.0, "half": pytest.approx(1 - (2.5 - 1.75) / (3.0 - 1.75))}
+
+
+def test_the_table_has_every_attack_and_leaves_out_what_failed():
+    entry = {"passes": 3.0, "seconds": 1.0, "problem": ""}
+    found = {
+        "a": {**entry, "distances": [0.0, 0.2, 1.0]},
+        "b": {**entry, "distances": [0.0, 0.6, np.inf]},
+        "c": {**entry, "distances": [0.0, 0.6, np.inf], "problem": "failed"},
+    }
+    table = rows(found, 0.5)
+    assert [row[0] for row in table[1:]] == ["a", "b"]
+    assert table[1][1:4] == ("1.000", "100 %", "33.3 %") and table[2][1:4] == ("0.500", "67 %", "66.7 %")
+
+
+def test_attacks_with_a_fixed_radius_share_the_radii():
+    bench = Bench(CountingVictim(LINEAR, IMAGES, LABELS, "linf"), "linf", 0.1)
+    seen = []
+    bench.at_radii(lambda radius: lambda x, y: seen.append(radius))(None, None)
+    assert seen[0] == pytest.approx(0.025) and seen[-1] == pytest.approx(0.3) and len(seen) == 10
+    assert BUDGET == 2000
+
+
+def test_what_was_measured_is_kept_and_not_repeated(tmp_path, monkeypatch):
+    bench, asked = Bench(CountingVictim(LINEAR, IMAGES, LABELS, "linf"), "linf", 0.1), []
+
+    def craft(x, y):
+        asked.append(1)
+        bench.victim(x)
+
+    def failing(x, y):
+        raise ValueError("not on this model")
+
+    monkeypatch.setattr(Bench, "attacks", lambda _: {"mine": craft, "theirs": failing})
+    first = measure(bench, "", tmp_path / "kept" / "linf.json")
+    assert first["mine"]["passes"] == 1.0 and first["theirs"]["problem"] == "ValueError: not on this model"
+    assert measure(bench, "", tmp_path / "kept" / "linf.json").keys() == first.keys() and asked == [1]
