@@ -8,6 +8,7 @@ after each stage of the cascade.
 """
 
 import argparse
+import json
 import logging
 import time
 
@@ -89,9 +90,10 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--batch_size", type=int, default=250)
     arguments = parser.parse_args()
-    config = run_of(arguments.model).read_config()
-    if arguments.epsilon is not None:
-        config = config.__class__(**(vars(config) | {"epsilon": arguments.epsilon}))
+    # As it stands there: runs of earlier versions can be measured too.
+    known = json.loads(run_of(arguments.model).config.read_text())
+    given = {} if arguments.epsilon is None else {"epsilon": arguments.epsilon}
+    config = argparse.Namespace(**known | given)
     net = load_model(find_model(arguments.model))
     splits = athe_tf.data.load(config.dataset, data_dir=arguments.data_dir)
     x, y = splits.test.arrays(arguments.images)
