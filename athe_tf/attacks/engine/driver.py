@@ -89,6 +89,7 @@ class StageRun:
         self.attack, self.stage, self.task, self.result, self.budget = attack, stage, task, result, budget
         self.admitted = task.attack.admits(attack, result)
         self.memory = result.memory.get(attack.name)
+        self.seed = rng.fold(task.seed)
 
     def run(self, saved: AttackState | None, work: "Work") -> None:
         """Runs round after round, until none or no image is left."""
@@ -107,13 +108,13 @@ class StageRun:
 
     def _rows(self, index: int) -> np.ndarray:
         """The images that a round is for; also those that went through it before an interruption."""
-        after, wanted = self.stage.first + index, self.admitted
+        number, wanted = self.stage.first + index, self.admitted
         if self.memory is not None:
             wanted = wanted & self.attack.takes_part(self.task.victim, index, self.memory)
-        wanted = wanted & self.budget.allows(self.attack, after)
-        survivors = self.result.survivors(after)
+        wanted = wanted & self.budget.allows(self.attack, number)
+        survivors = self.result.survivors(number)
         passed_over = survivors[~wanted[survivors]]
-        self.result.rounds[passed_over] = np.maximum(self.result.rounds[passed_over], after + 1)
+        self.result.rounds[passed_over] = np.maximum(self.result.rounds[passed_over], number + 1)
         return survivors[wanted[survivors]]
 
     def _rounds_together(self, index: int, count: int) -> int:
@@ -151,7 +152,7 @@ class StageRun:
         """What `attempt` is given of these images, and the seed."""
         task = self.task
         names = tf.constant(task.ids[rows], tf.int64)
-        return [tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, rng.fold(task.seed)]
+        return [tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, self.seed]
 
     def _record(self, images: np.ndarray, rounds: np.ndarray, outcome: Attempt) -> np.ndarray:
         """Adds the outcome of a batch to the result, as if its rounds had been run one after another."""
