@@ -6,6 +6,8 @@
 Models are files or folders of training runs, with names of their own. AutoAttack takes many minutes per
 model on a CPU; `--state` keeps what every attack found, so that a repeated command resumes and then only
 prints. Seconds include compiling.
+A data set with fewer test images than `--images` is completed with training images: attacks are compared
+here, not models.
 `--logit_factor` multiplies all logits: 100, or 1/15 for the raw cosines of a head of scale 15.
 """
 
@@ -33,9 +35,21 @@ def scaled(net, factor: float) -> Victim:
     return Victim(lambda x: factor * inner.logits(x), num_classes=inner.num_classes, name=inner.name)
 
 
+def images_of(arguments) -> tuple[np.ndarray, np.ndarray, str]:
+    """Images, labels, and what they are."""
+    splits = athe_tf.data.load(arguments.dataset, data_dir=arguments.data_dir)
+    x, y = splits.test.arrays(arguments.images)
+    missing = arguments.images - len(x)
+    if missing <= 0:
+        return x, y, f"{len(x)} test images"
+    more_x, more_y = splits.train.arrays(missing)
+    described = f"{len(x)} test and {len(more_x)} training images"
+    return np.concatenate([x, more_x]), np.concatenate([y, more_y]), described
+
+
 def measure(path: str, arguments) -> tuple[str, dict]:
     """`(a line about the model, the result of each attack)`."""
-    x, y = athe_tf.data.load(arguments.dataset, data_dir=arguments.data_dir).test.arrays(arguments.images)
+    x, y, described = images_of(arguments)
     net = load_model(find_model(path))
     target, label = scaled(net, arguments.logit_factor), pathlib.Path(path).name
     factor = "" if arguments.logit_factor == 1.0 else f".x{arguments.logit_factor:g}"
@@ -45,8 +59,7 @@ def measure(path: str, arguments) -> tuple[str, dict]:
         attack = athe_tf.attacks.get(name, epsilon=arguments.epsilon, norm=arguments.norm)
         results[name] = attack.run(target, x, y, batch_size=arguments.batch_size, state=state)
     title = (
-        f"{label}: {len(x)} test images of {arguments.dataset}, {arguments.norm} "
-        f"{format_number(arguments.epsilon)}"
+        f"{label}: {described} of {arguments.dataset}, {arguments.norm} {format_number(arguments.epsilon)}"
     )
     return title + (f", logits times {arguments.logit_factor:g}" if factor else ""), results
 

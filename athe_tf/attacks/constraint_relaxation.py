@@ -91,6 +91,7 @@ class ConstraintRelaxation(Attack):
 
     name = "cr"
     number_argument = "cycles"
+    rounds_in_parallel = True
 
     def __init__(
         self,
@@ -142,13 +143,22 @@ class ConstraintRelaxation(Attack):
     def memory_columns(self, victim: Victim) -> int:
         return 2 * self.target_count(victim) + 1
 
+    def split(self, victim: Victim, round_index):
+        """`(rank of the target, number of the restart)` of a round, or of one round for each image."""
+        targets = self.target_count(victim)
+        return (round_index - TARGET_ROUNDS) % targets, (round_index - TARGET_ROUNDS) // targets
+
+    def independent_rounds(self, victim: Victim, round_index: int) -> int:
+        """The first start of all targets; then, for those that came close to one, all restarts."""
+        targets = self.target_count(victim)
+        ends = (1, TARGET_ROUNDS, TARGET_ROUNDS + targets, self.rounds(victim))
+        return next(end for end in ends if end > round_index) - round_index
+
     def takes_part(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray:
         """All images take part in the first start of each target; then those that came close to it."""
-        targets = self.target_count(victim)
-        restart = (round_index - TARGET_ROUNDS) // targets
+        rank, restart = self.split(victim, round_index)
         if restart < 1:
             return super().takes_part(victim, round_index, memory)
-        rank = (round_index - TARGET_ROUNDS) % targets
         return self.distances(memory)[:, rank] < self.come_close
 
     @staticmethod
@@ -164,12 +174,12 @@ class ConstraintRelaxation(Attack):
     # -- the search -------------------------------------------------------------------------------------
 
     def attempt(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> Attempt:
-        """A short PGD, the ranking of the targets, or one start towards one target."""
+        """A short PGD, the ranking of the targets, or a start of each image towards one of its targets."""
         return tf.switch_case(
-            tf.minimum(round_index, TARGET_ROUNDS),
+            tf.minimum(tf.reduce_min(round_index), TARGET_ROUNDS),
             [
-                lambda: self._short_pgd(victim, x, y, ids, rng.fold(seed, 0), memory),
-                lambda: self._rank_targets(victim, x, y, memory),
+                lambda: self._short_pgd(victim, x, y, ids, rng.fold(seed, 0)),
+                lambda: self._rank_targets(victim, x, y),
                 lambda: self._reach_target(victim, x, y, ids, seed, round_index, memory),
             ],
         )
@@ -178,12 +188,13 @@ class ConstraintRelaxation(Attack):
         """Adversarial images from one start per target; the clean image where none was found."""
 
         def body(round_index, best, solved, memory):
-            attempt = self.attempt(victim, x, y, ids, seed, round_index, memory)
+            rounds = tf.fill(tf.shape(y), round_index)
+            attempt = self.attempt(victim, x, y, ids, seed, rounds, memory)
             chosen = attempt.success & ~solved
             best = where_rows(chosen, attempt.x_adv, best)
-            return round_index + 1, best, solved | attempt.success, attempt.memory
+            return round_index + 1, best, solved | attempt.success, tf.minimum(memory, attempt.memory)
 
-        memory = tf.zeros([tf.shape(x)[0], self.memory_columns(victim)])
+        memory = tf.fill([tf.shape(x)[0], self.memory_columns(victim)], math.inf)
         loop = (0, x, tf.zeros(tf.shape(x)[:1], tf.bool), memory)
         rounds = TARGET_ROUNDS + self.target_count(victim)
         return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
@@ -216,13 +227,14 @@ class ConstraintRelaxation(Attack):
 
         return test
 
-    def _outcome(self, x, search: Search, memory) -> Attempt:
+    def _outcome(self, x, search: Search, targets, distances) -> Attempt:
         norm = tf.where(search.success, self.threat.distance(x, search.x_adv), math.inf)
+        memory = tf.concat([targets, distances, search.closest[:, tf.newaxis]], axis=1)
         return Attempt(
             search.x_adv, search.success, search.queries, search.gradients, norm, search.nonfinite, memory
         )
 
-    def _short_pgd(self, victim: Victim, x, y, ids, seed, memory) -> Attempt:
+    def _short_pgd(self, victim: Victim, x, y, ids, seed) -> Attempt:
         """PGD on the margin, which finds most adversarial examples."""
         epsilon = self.threat.epsilon
 
@@ -241,10 +253,11 @@ class ConstraintRelaxation(Attack):
 
         start = self._begin(self.threat.random_start(x, ids, seed))
         search = shrinking_loop(body, start, [x, y], FIRST_STEPS, self._test_last(victim))
-        memory = tf.concat([memory[:, :-1], search.closest[:, tf.newaxis]], axis=1)
-        return self._outcome(x, search, memory)
+        count = self.target_count(victim)
+        nothing = tf.fill([tf.shape(x)[0], count], math.inf)
+        return self._outcome(x, search, nothing, nothing)
 
-    def _rank_targets(self, victim: Victim, x, y, memory) -> Attempt:
+    def _rank_targets(self, victim: Victim, x, y) -> Attempt:
         """The classes whose boundaries are nearest to the clean images, as if the logits were linear."""
         count = self.target_count(victim)
         candidates = min(CANDIDATES_PER_TARGET * count, self._class_count(victim) - 1)
@@ -262,19 +275,22 @@ class ConstraintRelaxation(Attack):
         )
         order = tf.argsort(tf.transpose(distances.stack()), axis=1, stable=True)[:, :count]
         targets = tf.cast(tf.gather(ranked, order, batch_dims=1), tf.float32)
-        memory = tf.concat([targets, tf.fill(tf.shape(targets), math.inf), memory[:, -1:]], axis=1)
+        memory = tf.concat([targets, tf.fill([tf.shape(x)[0], count + 1], math.inf)], axis=1)
         nowhere = tf.fill(tf.shape(zeros), math.inf)
         return Attempt(x, zeros > 0, zeros + 1, zeros + candidates, nowhere, nonfinite, memory)
 
     def _reach_target(self, victim: Victim, x, y, ids, seed, round_index, memory) -> Attempt:
         """Cycles of 30 steps on the difference of two logits."""
         count = self.target_count(victim)
-        rank, restart = (round_index - TARGET_ROUNDS) % count, (round_index - TARGET_ROUNDS) // count
-        seed = rng.fold(seed, 1 + rank, restart)
-        targets = tf.cast(tf.gather(memory, rank, axis=1), tf.int32)
+        rank, _ = self.split(victim, round_index)
+        targets = tf.cast(tf.gather(memory, rank, axis=1, batch_dims=1), tf.int32)
+
+        def start_seed(rounds):
+            rank, restart = self.split(victim, rounds)
+            return rng.fold(seed, 1 + rank, restart)
 
         def body(i, search: Search, constants):
-            images, labels, targets, names = constants
+            images, labels, targets, names, rounds = constants
             cycle, step = i // CYCLE, i % CYCLE
             share = tf.maximum(0.5 ** tf.cast(cycle + 1, tf.float32), SHORTEST)
 
@@ -297,24 +313,20 @@ class ConstraintRelaxation(Attack):
             stepped = self._step(images, point, gradient, step, share)
             stepped = tf.cond(
                 tf.equal(step, JUDGED),
-                lambda: self._perturbed(images, stepped, share, names, rng.fold(seed, cycle + 1)),
+                lambda: self._perturbed(
+                    images, stepped, share, names, rng.fold(start_seed(rounds), cycle + 1)
+                ),
                 lambda: stepped,
             )
             return self._stepped(search, stepped, bad), search.success | given_up
 
-        start = self._begin(self.threat.random_start(x, ids, seed))
-        constants = [x, y, targets, ids]
+        start = self._begin(self.threat.random_start(x, ids, start_seed(round_index)))
+        constants = [x, y, targets, ids, round_index]
         steps = self.cycles * CYCLE
         search = shrinking_loop(body, start, constants, steps, self._test_last(victim))
-        return self._outcome(x, search, self._remember(memory, rank, count, search))
-
-    def _remember(self, memory, rank, count: int, search: Search):
-        """The memory with what one start towards a target found."""
-        here = tf.one_hot(count + rank, 2 * count + 1, on_value=True, off_value=False)
-        nearer = tf.minimum(memory, search.distance[:, tf.newaxis])
-        memory = tf.where(here, nearer, memory)
-        closest = tf.minimum(memory[:, -1], search.closest)
-        return tf.concat([memory[:, :-1], closest[:, tf.newaxis]], axis=1)
+        here = tf.one_hot(rank, count, on_value=True, off_value=False)
+        distances = tf.where(here, search.distance[:, tf.newaxis], math.inf)
+        return self._outcome(x, search, memory[:, :count], distances)
 
     @staticmethod
     def _stepped(search: Search, stepped, bad) -> Search:

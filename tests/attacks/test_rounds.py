@@ -18,9 +18,11 @@ class Interrupted(Exception):
     """What ends an attack in these tests."""
 
 
-@pytest.fixture(params=["apgd-t-10", "fab-t-10", "multitargeted-10"])
+@pytest.fixture(params=["apgd-t-10", "fab-t-10", "multitargeted-10", "cr"])
 def attack(request):
-    return attacks.get(request.param, epsilon=EPSILON, restarts=2)
+    # `cr` restarts where it comes close: with a whole epsilon, for some images and some targets.
+    arguments = {"cycles": 1, "come_close": 1.0} if request.param == "cr" else {}
+    return attacks.get(request.param, epsilon=EPSILON, restarts=2, **arguments)
 
 
 @pytest.fixture
@@ -43,9 +45,12 @@ def assert_same(one, other):
     np.testing.assert_allclose(one.norm, other.norm, atol=1e-6)
 
 
-def test_the_result_is_that_of_one_round_after_another(attack, batches):
-    one_by_one = attack.run(MODEL, IMAGES, LABELS, batch_size=len(IMAGES))
+def test_the_result_is_that_of_one_round_after_another(attack, batches, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(attack, "independent_rounds", lambda *_: 1)
+        one_by_one = attack.run(MODEL, IMAGES, LABELS, batch_size=len(IMAGES))
     assert 0 < one_by_one.success.mean() < 1
+    assert max(rounds for _, rounds in batches) == 1
     alone = list(batches)
     batches.clear()
     together = attack.run(MODEL, IMAGES, LABELS, batch_size=12 * len(IMAGES))

@@ -111,14 +111,24 @@ class Attack(Described):
         """How many numbers an image carries from round to round; 0 by default.
 
         With a memory, `attempt` gets it as one more argument, a float32 tensor `[n, columns]` that starts as
-        zeros, and returns the new one in `Attempt.memory`. It is part of the state file.
+        infinity, and returns what it found in `Attempt.memory`: the smaller numbers are kept. It is part of
+        the state file.
         """
         return 0
+
+    def independent_rounds(self, victim: Victim, round_index: int) -> int:
+        """How many rounds, from this one on, need nothing of one another but the images that are left.
+
+        Such rounds share batches where few images are left. By default, all that are left if the attack says
+        `rounds_in_parallel`, or else one.
+        """
+        return self.rounds(victim) - round_index if self.rounds_in_parallel else 1
 
     def takes_part(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray:
         """Which images need a round, given their memory: one flag per row; by default all.
 
-        A round must not change the answer for itself, so that a resumed run forms the same batches.
+        A round must not change the answer for itself, nor for rounds that are independent of it, so that a
+        resumed run forms the same batches.
         """
         return np.ones(len(memory), bool)
 

@@ -77,7 +77,7 @@ def add_stages(result: AttackResult, attack, victim: Victim, max_passes: int | N
         first += result.stages[-1].rounds
         columns = member.memory_columns(victim)
         if columns:
-            result.memory[member.name] = np.zeros((len(result.success), columns), np.float32)
+            result.memory[member.name] = np.full((len(result.success), columns), np.inf, np.float32)
     if max_passes is not None:
         result.memory[STOPPED] = np.zeros((len(result.success), 1), np.float32)
 
@@ -96,42 +96,46 @@ class StageRun:
         index = 0
         began = time.perf_counter()
         while index < self.stage.rounds and not self.result.success.all():
-            rows = self._rows(index)
-            together = self._rounds_together(index, len(rows))
-            for solved in self._outcomes(rows, index, together):
+            survivors = self.result.survivors(self.stage.first + index)
+            groups = self._groups(survivors, index)
+            for solved in self._outcomes(groups, index):
                 self.stage.seconds += time.perf_counter() - began
                 began = time.perf_counter()
                 if saved is not None:
                     saved.save(solved)
                 work.report()
-            index += together
+            index += len(groups)
+            # Also of images that needed none of these rounds; after a resume some are further.
+            left, rounds = survivors[~self.result.success[survivors]], self.result.rounds
+            rounds[left] = np.maximum(rounds[left], self.stage.first + index)
 
-    def _rows(self, index: int) -> np.ndarray:
-        """The images that a round is for; also those that went through it before an interruption."""
-        number, wanted = self.stage.first + index, self.admitted
+    def _groups(self, survivors: np.ndarray, index: int) -> list[np.ndarray]:
+        """The images of one round or, if these are so few that they do not fill a batch, of several.
+
+        A batch of seven images takes nearly as long as one of sixty. Images that went through a round before
+        an interruption are among them, so that a resumed run forms the same batches.
+        """
+        groups = [self._rows(survivors, index)]
+        most = 1 if self.budget.limit is not None else self.attack.independent_rounds(self.task.victim, index)
+        while len(groups) < most:
+            rows = self._rows(survivors, index + len(groups))
+            if sum(map(len, groups)) + len(rows) > self.task.batch_size:
+                break
+            groups.append(rows)
+        return groups
+
+    def _rows(self, survivors: np.ndarray, index: int) -> np.ndarray:
+        """The images that need a round."""
+        wanted = self.admitted & self.budget.allows(self.attack, self.stage.first + index)
         if self.memory is not None:
             wanted = wanted & self.attack.takes_part(self.task.victim, index, self.memory)
-        wanted = wanted & self.budget.allows(self.attack, number)
-        survivors = self.result.survivors(number)
-        passed_over = survivors[~wanted[survivors]]
-        self.result.rounds[passed_over] = np.maximum(self.result.rounds[passed_over], number + 1)
         return survivors[wanted[survivors]]
 
-    def _rounds_together(self, index: int, count: int) -> int:
-        """How many rounds share batches: several if so few images are left that they do not fill one.
-
-        A batch of seven images takes nearly as long as one of sixty.
-        """
-        alone = self.memory is not None or self.budget.limit is not None
-        if alone or not self.attack.rounds_in_parallel:
-            return 1
-        return max(1, min(self.stage.rounds - index, self.task.batch_size // max(count, 1)))
-
-    def _outcomes(self, rows: np.ndarray, index: int, together: int) -> Iterator[np.ndarray]:
-        """Runs some rounds on some images; yields, batch by batch, the rows where they succeeded."""
+    def _outcomes(self, groups: list[np.ndarray], index: int) -> Iterator[np.ndarray]:
+        """Runs rounds on their images; yields, batch by batch, the rows where they succeeded."""
         # Round by round: what one of them solves before an interruption is not attacked in a later one.
-        images = np.tile(rows, together)
-        rounds = np.repeat(np.arange(index, index + together), len(rows))
+        images = np.concatenate(groups)
+        rounds = np.repeat(np.arange(index, index + len(groups)), [len(rows) for rows in groups])
         batches = even_batches(np.arange(len(images)), self.task.batch_size)
         # After a resume, the same batches without what is over.
         over = self.result.success[images] | (self.result.rounds[images] > self.stage.first + rounds)
@@ -233,7 +237,7 @@ def budget_notes(result: AttackResult, max_passes: int | None) -> list[str]:
 def record(result: AttackResult, rows, outcome: Attempt, memory: np.ndarray | None = None) -> np.ndarray:
     """Adds the outcome of a round, as arrays, to the result, and returns the rows where it succeeded."""
     if memory is not None:
-        memory[rows] = outcome.memory
+        memory[rows] = np.minimum(memory[rows], outcome.memory)
     result.queries[rows] += outcome.queries
     result.gradients[rows] += outcome.gradients
     result.nonfinite[rows] += outcome.nonfinite
