@@ -183,7 +183,8 @@ class Bench:
 
     def ours(self) -> Iterator[tuple[str, Craft]]:
         """Ours, with as many steps as the budget allows."""
-        steps = BUDGET // RADII // 2 - 2
+        steps, targets = BUDGET // RADII // 2 - 2, 3
+        targeted = {"steps": BUDGET // RADII // (2 * targets) - 2, "n_targets": targets}
         victim = athe_tf.victim(self.victim, num_classes=self.victim.classes)
 
         def run(name: str, epsilon=self.epsilon, **kwargs) -> Craft:
@@ -198,9 +199,9 @@ class Bench:
 
         yield "athe_tf pgd", fixed(f"pgd-{steps}")
         yield "athe_tf apgd-ce", fixed(f"apgd-ce-{steps}")
-        yield "athe_tf apgd-t", fixed("apgd-t", steps=steps // 4, n_targets=3)
+        yield "athe_tf apgd-t", fixed("apgd-t", **targeted)
         yield "athe_tf apgd-ce, epsilon-search", search(f"apgd-ce-{steps}")
-        yield "athe_tf apgd-t, epsilon-search", search("apgd-t", steps=steps // 4, n_targets=3)
+        yield "athe_tf apgd-t, epsilon-search", search("apgd-t", **targeted)
         yield "athe_tf fmn", run(f"fmn-{BUDGET // 2 - 2}")
         yield "athe_tf fab", run("fab-100")
         if self.norm == "l2":

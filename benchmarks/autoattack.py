@@ -1,10 +1,12 @@
 """Our AutoAttack beside pyautoattack's: the same weights, images, norm and epsilon, stage by stage.
 
     python -m benchmarks.autoattack --model=runs/cifar_he --data_dir=DIR --images=300
+    python -m benchmarks.autoattack --model=runs/cifar_he --data_dir=DIR --survivors=7
 
 Needs PyTorch and pyautoattack, and a WRN that `bin/train` made. Both run the version `standard` in one
-process, one after the other; our first run, which compiles, is what is compared. Robust accuracies are those
-after each stage of the cascade.
+process, first pyautoattack and then ours, then in the other order; each of our runs compiles anew. Robust
+accuracies are those after each stage of the cascade. With `--survivors`, the images are the first ones that
+withstand `cr`.
 """
 
 import argparse
@@ -81,6 +83,35 @@ def ours(net, config, x, y, batch_size) -> dict[str, tuple[float, float]]:
     return found
 
 
+def compared(runs: dict[str, dict[str, tuple[float, float]]]) -> list[tuple]:
+    """The lines of a table."""
+    lines: list[tuple] = [
+        ("after", "ours", "pyautoattack", "difference", "seconds", "theirs", "their time over ours")
+    ]
+    for name in dict.fromkeys([*runs["ours"], *runs["theirs"]]):
+        mine, other = (runs[who].get(name) for who in ("ours", "theirs"))
+        if mine is None or other is None:
+            cells = ["-" if run is None else f"{run[0]:.2f} %" for run in (mine, other)]
+            lines.append((name, *cells, *[""] * 4))
+        else:
+            lines.append((name, *_beside(mine, other)))
+    ours_in_all, theirs_in_all = (
+        (list(runs[who].values())[-1][0], sum(seconds for _, seconds in runs[who].values()))
+        for who in ("ours", "theirs")
+    )
+    lines.append(("in all", *_beside(ours_in_all, theirs_in_all)))
+    return lines
+
+
+def _beside(mine: tuple[float, float], other: tuple[float, float]) -> tuple[str, ...]:
+    """Accuracies, their difference, seconds, and their ratio."""
+    (accuracy, seconds), (their_accuracy, their_seconds) = mine, other
+    return (
+        f"{accuracy:.2f} %", f"{their_accuracy:.2f} %", f"{accuracy - their_accuracy:+.2f}",
+        f"{seconds:.1f}", f"{their_seconds:.1f}", f"{their_seconds / seconds:.2f}",
+    )  # fmt: skip
+
+
 def main() -> None:
     """Runs both and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -88,7 +119,9 @@ def main() -> None:
     parser.add_argument("--data_dir")
     parser.add_argument("--epsilon", type=parse_number, help="that of training by default")
     parser.add_argument("--images", type=int, default=300)
+    parser.add_argument("--survivors", type=int, help="only so many images, which withstand 'cr'")
     parser.add_argument("--batch_size", type=int, default=250)
+    parser.add_argument("--one_order", action="store_true", help="only pyautoattack first")
     arguments = parser.parse_args()
     # As it stands there: runs of earlier versions can be measured too.
     known = json.loads(run_of(arguments.model).config.read_text())
@@ -97,32 +130,19 @@ def main() -> None:
     net = load_model(find_model(arguments.model))
     splits = athe_tf.data.load(config.dataset, data_dir=arguments.data_dir)
     x, y = splits.test.arrays(arguments.images)
-    runs = {who.__name__: who(net, config, x, y, arguments.batch_size) for who in (theirs, ours)}
+    if arguments.survivors is not None:
+        hard = attacks.get("cr", epsilon=config.epsilon, norm=config.norm).run(net, x, y).success
+        chosen = np.flatnonzero(~hard)[: arguments.survivors]
+        x, y = x[chosen], y[chosen]
     print(
         f"{config.model}, head {config.head}, {config.framework}, {config.epochs} epochs; {len(x)} test "
         f"images of {config.dataset}, {config.norm} {format_number(config.epsilon)}, "
-        f"batch {arguments.batch_size}\n"
+        f"batch {arguments.batch_size}"
     )
-    lines = [("after", "ours", "pyautoattack", "difference", "seconds", "theirs", "their time over ours")]
-    for name in dict.fromkeys([*runs["ours"], *runs["theirs"]]):
-        mine, other = (runs[who].get(name) for who in ("ours", "theirs"))
-        if mine is None or other is None:
-            lines.append(
-                (name, *("-" if run is None else f"{run[0]:.2f} %" for run in (mine, other)), *[""] * 4)
-            )
-            continue
-        difference, ratio = mine[0] - other[0], other[1] / mine[1]
-        lines.append(
-            (name, f"{mine[0]:.2f} %", f"{other[0]:.2f} %", f"{difference:+.2f}", f"{mine[1]:.1f}",
-             f"{other[1]:.1f}", f"{ratio:.2f}")
-        )  # fmt: skip
-    totals = [sum(seconds for _, seconds in runs[who].values()) for who in ("ours", "theirs")]
-    last = [list(runs[who].values())[-1][0] for who in ("ours", "theirs")]
-    lines.append(
-        ("in all", f"{last[0]:.2f} %", f"{last[1]:.2f} %", f"{last[0] - last[1]:+.2f}", f"{totals[0]:.1f}",
-         f"{totals[1]:.1f}", f"{totals[1] / totals[0]:.2f}")
-    )  # fmt: skip
-    print(table(lines))
+    for order in ((theirs, ours), (ours, theirs))[: 1 if arguments.one_order else 2]:
+        runs = {who.__name__: who(net, config, x, y, arguments.batch_size) for who in order}
+        print(f"\nfirst {order[0].__name__}, then {order[1].__name__}:\n")
+        print(table(compared(runs)), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ command, run again, must end with the undisturbed result and leave no temporary 
     python -m benchmarks.faults --program=export --faults=SIGKILL,ENOSPC
     python -m benchmarks.faults --faults=ENOSPC,EACCES,EIO --rotate    # one error per point, in turn
     python -m benchmarks.faults --every=20               # a sample
+    python -m benchmarks.faults --program=train --first=150    # the last points only
 """
 
 import argparse
@@ -259,6 +260,7 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(FAULTS))
     parser.add_argument("--rotate", action="store_true", help="One fault per point, in turn.")
     parser.add_argument("--every", type=int, default=1, help="Only every so many points.")
+    parser.add_argument("--first", type=int, default=1, help="The point to begin with.")
     options = parser.parse_args()
     faults = options.faults.split(",")
     lost = 0
@@ -267,7 +269,7 @@ def main() -> None:
             before, expected, points = undisturbed(CASES[name], pathlib.Path(scratch))
             print(f"{name}: {len(points)} points, {len(expected)} files in the result", flush=True)
             tried = 0
-            for point in range(1, len(points) + 1, options.every):
+            for point in range(options.first, len(points) + 1, options.every):
                 for fault in [faults[point % len(faults)]] if options.rotate else faults:
                     outcome = disturb(CASES[name], before, expected, point, fault)
                     tried += 1

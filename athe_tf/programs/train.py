@@ -69,6 +69,7 @@ def action(config: TrainConfig, extra: dict) -> int:
     workdir = Workdir(config.workdir or default_workdir(config))
     workdir.check_free(config)
     if workdir.finished and not extra["plan"]:
+        workdir.remove_leftovers()
         say(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
     settings = DistributionSettings(

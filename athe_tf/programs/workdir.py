@@ -4,6 +4,7 @@ import contextlib
 import json
 import pathlib
 import re
+import shutil
 from collections.abc import Iterator
 
 from athe_tf.models.names import HEAD_MARGINS
@@ -20,7 +21,7 @@ from athe_tf.programs.config.serialization import (
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import TEMPORARY, sweep, write_text
 from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.locks import LOCK_PREFIX, locked
+from athe_tf.utils.locks import LOCK_PREFIX, lock_name, locked
 from athe_tf.utils.registry import did_you_mean
 from athe_tf.zoo import cards as zoo
 
@@ -127,6 +128,16 @@ class Workdir:
         with locked(self.folder):
             sweep(self.folder, self.backup.parent, self.periods)
             yield
+
+    def remove_leftovers(self) -> None:
+        """Removes what a finished run could not remove; leaves a folder that nobody may write to as it is."""
+        if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK_PREFIX}*")):
+            return
+        with contextlib.suppress(OSError, InputError), self.held():
+            shutil.rmtree(self.backup.parent, ignore_errors=True)
+            for path in self.folder.glob(lock_name("*")):
+                with locked(self.folder, path.name):
+                    pass  # who holds a lock removes its file at the end
 
     def claim(self, config: TrainConfig) -> None:
         """Creates the folder and writes the settings to it."""

@@ -23,6 +23,7 @@ from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.training.options import FRAMEWORKS
 from athe_tf.training.standard import Standard
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.locks import LOCK, lock_name, locked
 from tests.small_runs import (
     after_step,
     assert_equal_weights,
@@ -209,6 +210,28 @@ def test_the_backup_is_gone_when_the_run_is_finished_and_a_second_call_does_noth
     action(config, {"plan": False})
     assert "is finished" in capsys.readouterr().out
     assert workdir.final.stat().st_mtime_ns == before
+
+
+def test_a_second_call_removes_what_a_failing_disk_kept_at_the_end(tmp_path, capsys):
+    config = settings("standard", tmp_path / "run", epochs=1)
+    train_tiny(config)
+    workdir = Workdir(config.workdir)
+    complete = {path: path.read_bytes() for path in workdir.folder.rglob("*") if path.is_file()}
+    workdir.previous_epoch.parent.mkdir()
+    locks = (workdir.folder / LOCK, workdir.folder / lock_name("saved_model"))
+    for path in (workdir.previous_epoch, *locks):
+        path.touch()
+
+    action(config, {"plan": False})
+    assert "is finished" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in workdir.folder.rglob("*") if path.is_file()} == complete
+    assert not workdir.previous_epoch.parent.exists()
+
+    # While somebody else holds the folder, it is left alone.
+    workdir.previous_epoch.parent.mkdir()
+    with locked(workdir.folder):
+        action(config, {"plan": False})
+    assert "is finished" in capsys.readouterr().out and workdir.previous_epoch.parent.exists()
 
 
 def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
