@@ -7,6 +7,7 @@ All that depends on the norm is a method or an attribute here; attacks do not sw
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from athe_tf.utils import rng
@@ -18,6 +19,8 @@ GAUSSIAN_START = 0.001
 TINY = 1e-12
 # A norm is the rounded sum of rounded differences: a strict comparison would reject images on the sphere.
 TOLERANCE = 1e-6
+# More than any projection to an l1 ball was seen to need, for rows without an answer (NaN).
+MOST_NEWTON_STEPS = 60
 # The highest level of a pixel in an 8-bit image.
 LEVELS = 255
 
@@ -250,7 +253,7 @@ class L1(ThreatModel):
 
     def _into_ball(self, delta, epsilon):
         rows = flat(delta)
-        shrunk = _shrink_to_l1(rows, tf.zeros_like(rows), epsilon)
+        shrunk = _shrink_to_l1(rows, 0.0, epsilon)
         # The projection is exact but for rounding: far points make the float32 sums of its threshold inexact.
         return super()._into_ball(tf.reshape(shrunk, tf.shape(delta)), epsilon)
 
@@ -287,8 +290,7 @@ def project_l1_box(x, delta, epsilon):
 
     The optimality conditions shrink every |delta_i| by clip(t, excess_i, |delta_i|), where excess_i is
     how far x_i + delta_i left the box and t >= 0 is the multiplier of the l1 ball: zero when the point
-    clipped to the box is short enough. What is left of the length is piecewise linear and falls with t,
-    with corners at all excess_i and |delta_i|, so t is found by sorting the corners.
+    clipped to the box is short enough.
     """
     rows, moved = flat(delta), flat(x) + flat(delta)
     excess = tf.maximum(tf.maximum(moved - 1.0, -moved), 0.0)
@@ -299,22 +301,39 @@ def _shrink_to_l1(rows, excess, epsilon):
     """`rows`, each shrunk to an l1 length of at most epsilon, every entry by at least its excess."""
     magnitude = tf.abs(rows)
     epsilon = tf.reshape(tf.cast(epsilon, rows.dtype), [-1, 1])
-    # A coordinate contributes slope -1 between its two corners and 0 outside.
-    corners = tf.concat([excess, magnitude], axis=1)
-    slopes = tf.concat([-tf.ones_like(excess), tf.ones_like(magnitude)], axis=1)
-    order = tf.argsort(corners, axis=1, stable=True)
-    corners = tf.gather(corners, order, batch_dims=1)
-    slope_after = tf.cumsum(tf.gather(slopes, order, batch_dims=1), axis=1)
-    length_at_zero = tf.reduce_sum(magnitude - excess, axis=1, keepdims=True)
-    falls = slope_after[:, :-1] * (corners[:, 1:] - corners[:, :-1])
-    length = length_at_zero + tf.concat([tf.zeros_like(length_at_zero), tf.cumsum(falls, axis=1)], axis=1)
-    # The last corner at which the length still is at least epsilon.
-    index = tf.maximum(tf.reduce_sum(tf.cast(length >= epsilon, tf.int32), axis=1) - 1, 0)[:, tf.newaxis]
-    corner, slope, there = (tf.gather(v, index, batch_dims=1) for v in (corners, slope_after, length))
-    threshold = corner + (there - epsilon) / tf.maximum(-slope, 1.0)
-    threshold = tf.where(length_at_zero <= epsilon, tf.zeros_like(threshold), threshold)
-    shrink = tf.minimum(tf.maximum(threshold, excess), magnitude)
-    return tf.sign(rows) * (magnitude - shrink)
+    return tf.sign(rows) * _left(_l1_threshold(magnitude, excess, epsilon), magnitude, excess)
+
+
+def _left(threshold, magnitude, excess):
+    """What is left of magnitudes that are shrunk by a threshold, but by at least their excess."""
+    return magnitude - tf.minimum(tf.maximum(threshold, excess), magnitude)
+
+
+def _l1_threshold(magnitude, excess, epsilon):
+    """The threshold that leaves a sum of epsilon in each row; 0 where no more than that is left anyway.
+
+    The sum falls with the threshold, piecewise linearly, with a corner at every excess and every magnitude.
+    Newton's method ends after a handful of steps, in a tenth of the time of sorting the corners. If a step
+    leaves the interval in which the threshold must lie, that interval is halved instead.
+    """
+    tolerance = 8 * np.finfo(magnitude.dtype.as_numpy_dtype).eps
+
+    def step(threshold, low, high, _):
+        surplus = tf.reduce_sum(_left(threshold, magnitude, excess), axis=1, keepdims=True) - epsilon
+        low = tf.where(surplus > 0, threshold, low)
+        high = tf.where(surplus > 0, high, threshold)
+        falling = tf.logical_and(excess <= threshold, threshold < magnitude)
+        slope = tf.reduce_sum(tf.cast(falling, magnitude.dtype), axis=1, keepdims=True)
+        moved = threshold + surplus / slope  # infinite where the sum is flat
+        moved = tf.where(tf.logical_and(low < moved, moved < high), moved, (low + high) / 2.0)
+        moved = tf.where(tf.abs(surplus) <= tolerance * epsilon, threshold, moved)
+        return moved, low, high, tf.reduce_any(moved != threshold)
+
+    largest = tf.reduce_max(magnitude, axis=1, keepdims=True)
+    loop = (tf.zeros_like(largest), tf.zeros_like(largest), largest, tf.constant(True))
+    return tf.while_loop(
+        lambda *state: state[-1], step, loop, maximum_iterations=MOST_NEWTON_STEPS, parallel_iterations=1
+    )[0]
 
 
 def threat_model(norm: str, epsilon) -> ThreatModel:

@@ -73,6 +73,40 @@ def test_l1_projection_is_the_nearest_point_of_ball_and_box():
         np.testing.assert_allclose(ours.numpy().ravel(), expected, atol=1e-5, err_msg=f"trial {trial}")
 
 
+@pytest.mark.parametrize("scale", [0.003, 0.03, 0.3, 3.0, 100.0])
+def test_l1_projection_of_large_images_is_exact(scale):
+    # In float64, the threshold by bisection. Far points leave the box nearly everywhere.
+    x = RNG.uniform(size=(6, 16, 16, 3)).astype("float32")
+    delta = (scale * RNG.laplace(size=x.shape)).astype("float32")
+    delta[0] = 0.0
+    delta[1] = np.round(delta[1] / scale) * scale  # many ties
+    delta[2, ..., 1:] = 0.0
+    epsilon = 5.0
+    wanted, start = delta.astype("float64"), x.astype("float64")
+    excess = np.maximum(np.maximum(start + wanted - 1, -(start + wanted)), 0)
+
+    def shrunk(threshold):
+        return np.sign(wanted) * (np.abs(wanted) - np.clip(threshold, excess, np.abs(wanted)))
+
+    low, high = np.zeros((6, 1, 1, 1)), np.abs(wanted).max(axis=(1, 2, 3), keepdims=True)
+    for _ in range(80):
+        middle = (low + high) / 2
+        long = np.abs(shrunk(middle)).sum(axis=(1, 2, 3), keepdims=True) > epsilon
+        low, high = np.where(long, middle, low), np.where(long, high, middle)
+    fits = np.abs(shrunk(0.0)).sum(axis=(1, 2, 3), keepdims=True) <= epsilon
+    expected = np.where(fits, shrunk(0.0), shrunk(high))
+    found = project_l1_box(x, delta, epsilon).numpy()
+    np.testing.assert_allclose(found, expected, atol=2e-5 * max(1.0, scale))
+    assert np.abs(found).sum(axis=(1, 2, 3)).max() <= epsilon * (1 + 1e-5)
+
+
+def test_an_l1_projection_of_nothing_finite_ends():
+    delta = np.full((2, 4, 4, 1), np.nan, "float32")
+    delta[1] = 1.0
+    found = threat_model("l1", 2.0).project(np.zeros((2, 4, 4, 1), "float32"), delta).numpy()
+    np.testing.assert_allclose(found[1], 2.0 / 16, rtol=1e-6)
+
+
 @pytest.mark.parametrize("norm, dual", [("linf", 1), ("l2", 2), ("l1", np.inf)])
 def test_ascent_reaches_the_dual_norm(norm, dual):
     # The largest <g, v> over ||v||_p <= 1 is ||g||_q (Eq. 7 of the HE paper).
