@@ -70,7 +70,7 @@ setup(
         "importlib_resources>=6",  # tensorflow-datasets imports it to download, without asking for it
         "absl-py>=2.1",
         "jsonschema>=4.18",
-        "lazy_loader>=0.4",
+        "lazy_loader>=0.6",
         "numpy>=1.26",
         "scipy>=1.11.1",
         # Independent attacks to check ours against; imported only when asked for.
