@@ -65,8 +65,10 @@ setup(
     },
     install_requires=[
         "tensorflow>=2.21",
-        "keras>=3.13.2",  # older versions run code from, or read other files through, a model file
-        "tensorflow-datasets>=4.9.4",
+        # Before 3.13.2, Keras runs code from a model file, or reads other files through it; before 3.15, it does
+        # not read what newer versions wrote, such as the files of the zoo.
+        "keras>=3.15",
+        "tensorflow-datasets>=4.9.10",  # older versions fail with today's protobuf
         "importlib_resources>=6",  # tensorflow-datasets imports it to download, without asking for it
         "absl-py>=2.1",
         "jsonschema>=4.18",

@@ -306,7 +306,14 @@ def _shrink_to_l1(rows, excess, epsilon):
 
 def _left(threshold, magnitude, excess):
     """What is left of magnitudes that are shrunk by a threshold, but by at least their excess."""
-    return magnitude - tf.minimum(tf.maximum(threshold, excess), magnitude)
+    left = magnitude - tf.minimum(tf.maximum(threshold, excess), magnitude)
+    # Equal steps make equal magnitudes: what a rounded threshold leaves of them is none.
+    return left * tf.cast(left > _rounding(magnitude) * magnitude, magnitude.dtype)
+
+
+def _rounding(x) -> float:
+    """A few units in the last place of numbers of this type, relative to them."""
+    return 8 * float(np.finfo(x.dtype.as_numpy_dtype).eps)
 
 
 def _l1_threshold(magnitude, excess, epsilon):
@@ -316,7 +323,6 @@ def _l1_threshold(magnitude, excess, epsilon):
     Newton's method ends after a handful of steps, in a tenth of the time of sorting the corners. If a step
     leaves the interval in which the threshold must lie, that interval is halved instead.
     """
-    tolerance = 8 * np.finfo(magnitude.dtype.as_numpy_dtype).eps
 
     def step(threshold, low, high, _):
         surplus = tf.reduce_sum(_left(threshold, magnitude, excess), axis=1, keepdims=True) - epsilon
@@ -326,7 +332,7 @@ def _l1_threshold(magnitude, excess, epsilon):
         slope = tf.reduce_sum(tf.cast(falling, magnitude.dtype), axis=1, keepdims=True)
         moved = threshold + surplus / slope  # infinite where the sum is flat
         moved = tf.where(tf.logical_and(low < moved, moved < high), moved, (low + high) / 2.0)
-        moved = tf.where(tf.abs(surplus) <= tolerance * epsilon, threshold, moved)
+        moved = tf.where(tf.abs(surplus) <= _rounding(epsilon) * epsilon, threshold, moved)
         return moved, low, high, tf.reduce_any(moved != threshold)
 
     largest = tf.reduce_max(magnitude, axis=1, keepdims=True)

@@ -41,7 +41,8 @@ class ImageSet(ImageSource):
         validate.check_labels(labels, len(images))
         self.images = images if images.dtype == np.uint8 else images.astype(np.float32, copy=False)
         self.labels = labels.astype(np.int64, copy=False)
-        self.image_shape = images.shape[1:]
+        height, width, channels = images.shape[1:]
+        self.image_shape = (height, width, channels)
 
     def __len__(self) -> int:
         return len(self.labels)

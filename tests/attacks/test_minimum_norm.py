@@ -82,7 +82,15 @@ def test_success_means_wrong_within_epsilon_and_inside_the_box(curved, images, r
     assert x_adv.min() >= 0 and x_adv.max() <= 1
     distance = attack.threat.distance(x, x_adv).numpy()
     assert distance.max() <= EPSILON[case[1]] + 1e-6
-    np.testing.assert_array_equal(predictions(curved, x_adv) != y, success)
+    logits = np.array(curved(x_adv))
+    rows = np.arange(len(y))
+    label = logits[rows, y]
+    logits[rows, y] = -np.inf
+    margin = logits.max(axis=1) - label
+    # An image at the boundary itself is on either side of it, depending on how the network is compiled.
+    clear = abs(margin) > 1e-5
+    assert clear.sum() >= len(y) - 2
+    np.testing.assert_array_equal(margin[clear] > 0, success[clear])
     assert 3 < success.sum() < 30  # three were wrong from the start
     np.testing.assert_array_equal(x_adv[~success], x[~success])
     np.testing.assert_allclose(result.norm[success][3:], distance[success][3:], rtol=1e-5)
