@@ -65,8 +65,8 @@ setup(
     },
     install_requires=[
         "tensorflow>=2.21",
-        # Before 3.13.2, Keras runs code from a model file, or reads other files through it; before 3.15, it does
-        # not read what newer versions wrote, such as the files of the zoo.
+        # Before 3.13.2, Keras runs code from a model file, or reads other files through it; before 3.15, it
+        # does not read what newer versions wrote, such as the files of the zoo.
         "keras>=3.15",
         "tensorflow-datasets>=4.9.10",  # older versions fail with today's protobuf
         "importlib_resources>=6",  # tensorflow-datasets imports it to download, without asking for it
