@@ -31,7 +31,8 @@ def compare(net, x, y, name: str, norm: str, steps: int, repeats: int) -> tuple:
     """A line of the table."""
     victim, wrapped = athe_tf.victim(net), foolbox.TensorFlowModel(net, bounds=(0, 1))
     # Far away: whatever is found counts.
-    attack = attacks.get(name, epsilon=float(x[0].size), norm=norm, steps=steps)
+    largest = 1.0 if norm == "linf" else float(x[0].size)
+    attack = attacks.get(name, epsilon=largest, norm=norm, steps=steps)
     theirs = CASES[name, norm](steps=steps)
     images, labels = tf.constant(x), tf.constant(y, tf.int64)
 

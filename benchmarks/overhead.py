@@ -4,7 +4,8 @@
 
 The images cannot be fooled (the ball is tiny), so every batch stays full to the last step. The plain gradient
 is that of the cross-entropy, compiled, called again and again on the same batches, with as many in flight as
-the attacks have. Compiling does not count; all are interleaved in one process, and the best round counts.
+the attacks have. Targeted attacks have one target. Compiling does not count; all are interleaved in one
+process, and the best round counts.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def measure(net, x, y, batch_size: int, names: list[str], repeats: int) -> list[
     functions = {"gradient": plain_gradient(net, x, y, batch_size)}
     victim = athe_tf.victim(net)
     for name in names:
-        attack = attacks.get(name, epsilon=TINY)
+        attack = attacks.get(name, epsilon=TINY, **({"n_targets": 1} if name.endswith("-t") else {}))
 
         def run(attack=attack):
             return attack.run(victim, x, y, batch_size=batch_size)
