@@ -2,6 +2,7 @@
 
     python -m benchmarks.attackbench --model=runs/A --dataset=digits --norm=linf --epsilon=0.2
     python -m benchmarks.attackbench --model=zoo:cifar10-fast-at-wrn10-1 --dataset=cifar10 --epsilon=8/255
+    python -m benchmarks.attackbench --dataset=cifar10 --summary --save=results/attackbench
 
 The rules are those of Cina et al., "AttackBench", AAAI 2025: every image in a forward or backward call costs
 one pass; from 2,000 on the victim answers the true class without a gradient. The distance of an image is the
@@ -11,6 +12,9 @@ robust accuracy over epsilon with that of the per-image best of all attacks here
 
 An attack with a fixed radius is run at the same ten radii, whoever wrote it, from a quarter of `--epsilon` to
 three times that, with a tenth of the budget at each. `epsilon-search` is ours and chooses radii per image.
+
+`--save` keeps what was measured in one file per model and norm, so that the same command goes on there;
+`--summary` prints these files as one table per norm, and measures nothing.
 
 How the victim knows an image in any batch: each carries its number as bright and dark pixels in one more row,
 which the network does not see. What is not installed is left out.
@@ -314,9 +318,9 @@ def measure(bench: Bench, wanted: str, kept: pathlib.Path | None) -> dict[str, d
         except Exception as error:  # of a peer: its other attacks still count
             problem = f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
         found[name] = {
-            "distances": np.where(clean, victim.distance, 0.0).tolist(),
+            "distances": [float(f"{far:.6g}") for far in np.where(clean, victim.distance, 0.0)],
             "passes": float((victim.forward + victim.backward).mean()),
-            "seconds": time.perf_counter() - began,
+            "seconds": round(time.perf_counter() - began, 1),
             "problem": problem,
         }
         entry = found[name]
@@ -327,14 +331,23 @@ def measure(bench: Bench, wanted: str, kept: pathlib.Path | None) -> dict[str, d
     return found
 
 
+def without_failures(found: dict[str, dict]) -> dict[str, dict]:
+    """The attacks that ran to their end."""
+    return {name: entry for name, entry in found.items() if not entry["problem"]}
+
+
+def optimality_of(found: dict[str, dict]) -> dict[str, float]:
+    """The optimality of each attack in a table."""
+    return optimality({name: np.array(entry["distances"]) for name, entry in found.items()})
+
+
 def rows(found: dict[str, dict], epsilon: float) -> list[tuple]:
     """The table of one model."""
-    ran = {name: entry for name, entry in found.items() if not entry["problem"]}
-    distances = {name: np.array(entry["distances"]) for name, entry in ran.items()}
-    quality = optimality(distances)
+    ran = without_failures(found)
+    quality = optimality_of(ran)
     lines: list[tuple] = [("attack", "optimality", "success", "robust at epsilon", "passes", "seconds")]
     for name in sorted(ran, key=lambda name: -quality[name]):
-        far = distances[name]
+        far = np.array(ran[name]["distances"])
         lines.append(
             (
                 name,
@@ -348,24 +361,55 @@ def rows(found: dict[str, dict], epsilon: float) -> list[tuple]:
     return lines
 
 
+def summary(folder: pathlib.Path, dataset: str, norm: str) -> list[tuple]:
+    """The optimality of every attack on every model of a data set, the best on average first.
+
+    Passes and seconds are averages over the models.
+    """
+    before, after = f"{dataset}.", f".{norm}.json"
+    found = {
+        path.name.removeprefix(before).removesuffix(after): without_failures(json.loads(path.read_text()))
+        for path in sorted(folder.glob(f"{before}*{after}"))
+    }
+    quality = {model: optimality_of(entries) for model, entries in found.items()}
+    lines = []
+    for name in dict.fromkeys(name for entries in found.values() for name in entries):
+        models = [model for model in found if name in found[model]]
+        mean = float(np.mean([quality[model][name] for model in models]))
+        cells = [f"{quality[model][name]:.3f}" if model in models else "-" for model in found]
+        spent = [np.mean([found[model][name][key] for model in models]) for key in ("passes", "seconds")]
+        lines.append((mean, (name, *cells, f"{mean:.3f}", *(f"{value:.0f}" for value in spent))))
+    lines.sort(key=lambda line: -line[0])
+    return [("attack", *found, "mean", "passes", "seconds"), *(line for _, line in lines)]
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--dataset", default="digits")
     parser.add_argument("--data_dir")
     parser.add_argument("--norm", choices=ORDERS, default="linf")
-    parser.add_argument("--epsilon", type=parse_number, required=True)
+    parser.add_argument("--epsilon", type=parse_number)
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--attacks", default="", help="those whose names contain one of these words")
     parser.add_argument("--save", help="folder that keeps what was measured, to go on there")
+    parser.add_argument("--summary", action="store_true", help="only print what is in the folder of --save")
     arguments = parser.parse_args()
+    if arguments.summary:
+        for norm in ORDERS:
+            lines = summary(pathlib.Path(arguments.save), arguments.dataset, norm)
+            print(f"{arguments.dataset}, {norm}:\n\n{table(lines)}\n")
+        return
+    if not arguments.model or arguments.epsilon is None:
+        parser.error("--model and --epsilon are required, or --summary with --save")
     x, y = athe_tf.data.load(arguments.dataset, data_dir=arguments.data_dir).test.arrays(arguments.images)
     for path in arguments.model:
         net = load_model(find_model(path))
         bench = Bench(CountingVictim(net, x, y, arguments.norm), arguments.norm, arguments.epsilon)
         label = pathlib.Path(path).name.replace(":", "-")
-        kept = pathlib.Path(arguments.save) / f"{label}.{arguments.norm}.json" if arguments.save else None
+        file = f"{arguments.dataset}.{label}.{arguments.norm}.json"
+        kept = pathlib.Path(arguments.save) / file if arguments.save else None
         found = measure(bench, arguments.attacks, kept)
         print(
             f"\n{label}: {len(x)} test images of {arguments.dataset}, {arguments.norm}, epsilon "

@@ -1,12 +1,14 @@
 """The victim of benchmarks/attackbench.py counts exactly, and optimality is what the definition says."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import athe_tf
-from benchmarks.attackbench import BUDGET, Bench, CountingVictim, measure, optimality, rows
+from benchmarks.attackbench import BUDGET, Bench, CountingVictim, measure, optimality, rows, summary
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 LINEAR = linear_model()
@@ -88,6 +90,21 @@ def test_the_table_has_every_attack_and_leaves_out_what_failed():
     table = rows(found, 0.5)
     assert [row[0] for row in table[1:]] == ["a", "b"]
     assert table[1][1:4] == ("1.000", "100 %", "33.3 %") and table[2][1:4] == ("0.500", "67 %", "66.7 %")
+
+
+def test_the_summary_averages_over_models_and_leaves_out_what_failed(tmp_path):
+    entry = {"passes": 2.0, "seconds": 1.0, "problem": ""}
+    good, poor = {**entry, "distances": [1.0, 2.0]}, {**entry, "passes": 4.0, "distances": [1.5, np.inf]}
+    (tmp_path / "digits.first.l2.json").write_text(json.dumps({"b": poor, "a": good}))
+    (tmp_path / "digits.second.l2.json").write_text(json.dumps({"b": good, "a": {**poor, "problem": "no"}}))
+    (tmp_path / "cifar10.first.l2.json").write_text(json.dumps({"a": poor}))
+    (tmp_path / "digits.first.l1.json").write_text(json.dumps({"a": poor}))
+    # d_max = 2: areas 1.5 and 1.75, and the worst one 2.
+    assert summary(tmp_path, "digits", "l2") == [
+        ("attack", "first", "second", "mean", "passes", "seconds"),
+        ("a", "1.000", "-", "1.000", "2", "1"),
+        ("b", "0.500", "1.000", "0.750", "3", "1"),
+    ]
 
 
 def test_attacks_with_a_fixed_radius_share_the_radii():
