@@ -133,6 +133,21 @@ def test_gradients_flow_through_captured_statistics():
     np.testing.assert_allclose(tf.reduce_sum(gradient * direction), slope, rtol=1e-6)
 
 
+def test_the_fused_kernel_has_the_same_gradients_through_captured_statistics():
+    gradients = []
+    for dtype in ("float64", "float32"):
+        layer, clean, other = layer_with_weights(dtype=dtype), tf.constant(images(0, dtype=dtype)), images(1)
+        with tf.GradientTape() as tape:
+            tape.watch(clean)
+            with capture_batch_statistics() as statistics:
+                layer(clean, training=True)
+            with frozen_batch_statistics(statistics):
+                value = tf.reduce_sum(tf.square(layer(other.astype(dtype))))
+        gradients.append(tape.gradient(value, [clean, *layer.trainable_variables]))
+    for expected, received in zip(*gradients, strict=True):
+        np.testing.assert_allclose(received, expected, atol=2e-5 * np.abs(expected).max())
+
+
 def test_frozen_statistics_of_another_model_are_refused():
     layer = layer_with_weights(name="mine")
     with frozen_batch_statistics({}), pytest.raises(InputError, match="layer 'mine' were captured"):
@@ -153,11 +168,11 @@ def tf_value_and_gradient(function, x):
     return value, tape.gradient(value, x)
 
 
-def penalty(layer, x):
+def penalty(layer, x, training=True):
     """A function of the input gradient, as in LLR: its own gradient is of second order."""
     with tf.GradientTape() as tape:
         tape.watch(x)
-        value = tf.reduce_sum(tf.nn.softplus(layer(x, training=True)) * images(5, dtype=x.dtype.name))
+        value = tf.reduce_sum(tf.nn.softplus(layer(x, training=training)) * images(5, dtype=x.dtype.name))
     return tf.reduce_sum(tf.square(tape.gradient(value, x)) * images(6, dtype=x.dtype.name))
 
 
@@ -171,14 +186,15 @@ def test_second_derivatives_equal_finite_differences():
     np.testing.assert_allclose(tf.reduce_sum(gradient * direction), slope, rtol=1e-6)
 
 
-def test_the_fused_kernel_has_the_same_second_derivatives():
+@pytest.mark.parametrize("training", [True, False])
+def test_the_fused_kernels_have_the_same_second_derivatives(training):
     exact, fused = layer_with_weights(dtype="float64"), layer_with_weights()
     gradients = []
     for layer, dtype in ((exact, "float64"), (fused, "float32")):
         x = tf.constant(images(dtype=dtype))
         with tf.GradientTape() as tape:
             tape.watch(x)
-            value = tf.function(penalty)(layer, x)
+            value = tf.function(penalty)(layer, x, training)
         gradients.append(tape.gradient(value, [x, *layer.trainable_variables]))
     for expected, received in zip(*gradients, strict=True):
         np.testing.assert_allclose(received, expected, atol=2e-5 * np.abs(expected).max())
