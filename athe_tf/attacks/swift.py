@@ -49,7 +49,7 @@ class Swift(Cascade):
         norm: `"linf"` (default), `"l2"` or `"l1"`.
         come_close: Images whose smallest distance to a boundary in `cr`, linearized and in epsilons, is below
             this go on to `apgd-t`. Defaults to 0.1.
-        n_targets: Targets of `apgd-t`. Defaults to 4.
+        n_targets: Targets of `apgd-t`. Defaults to 3.
         detector_queries: Queries of the detector. Defaults to 200.
         n_queries: Queries of Square where gradients mislead. Defaults to 5000.
     """
@@ -64,7 +64,7 @@ class Swift(Cascade):
         norm="linf",
         *,
         come_close: float = 0.1,
-        n_targets: int = 4,
+        n_targets: int = 3,
         detector_queries: int = 200,
         n_queries: int = 5000,
     ):
