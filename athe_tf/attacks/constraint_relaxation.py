@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks import losses
-from athe_tf.attacks.apgd_steps import sparse_sign
 from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least, check_positive
 from athe_tf.attacks.engine.attack import Attack
@@ -31,8 +30,6 @@ FIRST_STEPS, SHORT_STEP = 10, 5
 RELAXED, JUDGED, CYCLE = 10, 19, 30
 # The shortest step of a cycle, in epsilons.
 SHORTEST = 0.05
-# In l1 a step moves this share of the pixels at first, and fewer in later cycles.
-MOVED_SHARE = 0.1
 
 
 class Search(NamedTuple):
@@ -73,8 +70,8 @@ class ConstraintRelaxation(Attack):
 
     Args:
         epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"` (default), `"l2"` or `"l1"`. The paper has linf only; in l1 it is
-            weaker than APGD-T.
+        norm: `"linf"` (default) or `"l2"`. The paper has linf only. There is none in l1, where an attack of
+            this form left 54 % of the images of a model that AutoAttack leaves 19 % of.
         cycles: Cycles of 30 steps per target and restart; the number in `"cr-3"`. Defaults to 5.
         n_targets: Number of targets per image. Defaults to the logarithm of the number of classes, rounded
             up: 3 for 10 classes, 5 for 100, 7 for 1,000.
@@ -90,6 +87,7 @@ class ConstraintRelaxation(Attack):
     """
 
     name = "cr"
+    norms = ("linf", "l2")
     number_argument = "cycles"
     rounds_in_parallel = True
 
@@ -248,7 +246,7 @@ class ConstraintRelaxation(Attack):
             logits, gradient, bad = gradient_of(objective, search.x_adv)
             search = self._tested(search, search.x_adv, logits, labels)
             size = tf.where(tf.equal(i, SHORT_STEP), epsilon / 4, epsilon / 2)
-            stepped = self.threat.project(images, search.x_adv + size * self._ascent(gradient, 1.0))
+            stepped = self.threat.project(images, search.x_adv + size * self.threat.ascent(gradient))
             return self._stepped(search, stepped, bad), search.success
 
         start = self._begin(self.threat.random_start(x, ids, seed))
@@ -343,13 +341,6 @@ class ConstraintRelaxation(Attack):
     def _ball(self, factor):
         return threat_model(self.norm, self.threat.epsilon * factor)
 
-    def _ascent(self, gradient, share):
-        """The direction of steepest ascent; in l1 not along one pixel, but along several."""
-        if not self.threat.sparse:
-            return self.threat.ascent(gradient)
-        pixels = MOVED_SHARE * share * math.prod(gradient.shape[1:])
-        return sparse_sign(gradient, tf.fill(tf.shape(gradient)[:1], pixels))
-
     def _distance(self, gap, gradient):
         """How far the boundary is, in epsilons, if the logits were linear; infinite without a gradient."""
         slope = self.threat.radii * self.threat.dual_length(gradient)
@@ -357,7 +348,7 @@ class ConstraintRelaxation(Attack):
 
     def _step(self, images, point, gradient, step, share):
         radius = 1.0 + share * tf.cast(step < RELAXED, tf.float32)
-        moved = point + self.threat.epsilon * share * self._ascent(gradient, share)
+        moved = point + self.threat.epsilon * share * self.threat.ascent(gradient)
         return self._ball(radius).project(images, moved)
 
     def _perturbed(self, images, point, share, ids, seed):

@@ -46,7 +46,7 @@ class Swift(Cascade):
 
     Args:
         epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"` (default), `"l2"` or `"l1"`.
+        norm: `"linf"` (default) or `"l2"`, where it is weaker beside AutoAttack than in linf.
         come_close: Images whose smallest distance to a boundary in `cr`, linearized and in epsilons, is below
             this go on to `apgd-t`. Defaults to 0.1.
         n_targets: Targets of `apgd-t`. Defaults to 3.
@@ -55,6 +55,7 @@ class Swift(Cascade):
     """
 
     name = "swift"
+    norms = ("linf", "l2")
     title = "Swift"
     number_argument = "n_queries"
 
