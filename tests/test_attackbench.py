@@ -1,6 +1,7 @@
 """The victim of benchmarks/attackbench.py counts exactly, and optimality is what the definition says."""
 
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -9,8 +10,12 @@ import tensorflow as tf
 
 import athe_tf
 from benchmarks.attackbench import BUDGET, Bench, CountingVictim, measure, optimality, rows, summary
+from benchmarks.timing import table
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
+ROOT = pathlib.Path(__file__).parents[1]
+FILES = ROOT / "results" / "attackbench"
+MEASURED = list(FILES.glob("*.json"))
 LINEAR = linear_model()
 IMAGES = grey_images(12)
 LABELS = predictions(LINEAR, IMAGES)
@@ -87,9 +92,9 @@ def test_the_table_has_every_attack_and_leaves_out_what_failed():
         "b": {**entry, "distances": [0.0, 0.6, np.inf]},
         "c": {**entry, "distances": [0.0, 0.6, np.inf], "problem": "failed"},
     }
-    table = rows(found, 0.5)
-    assert [row[0] for row in table[1:]] == ["a", "b"]
-    assert table[1][1:4] == ("1.000", "100 %", "33.3 %") and table[2][1:4] == ("0.500", "67 %", "66.7 %")
+    lines = rows(found, 0.5)
+    assert [line[0] for line in lines[1:]] == ["a", "b"]
+    assert lines[1][1:4] == ("1.000", "100 %", "33.3 %") and lines[2][1:4] == ("0.500", "67 %", "66.7 %")
 
 
 def test_the_summary_averages_over_models_and_leaves_out_what_failed(tmp_path):
@@ -105,6 +110,12 @@ def test_the_summary_averages_over_models_and_leaves_out_what_failed(tmp_path):
         ("a", "1.000", "-", "1.000", "2", "1"),
         ("b", "0.500", "1.000", "0.750", "3", "1"),
     ]
+
+
+@pytest.mark.parametrize("dataset, norm", sorted({tuple(path.name.split(".")[::2]) for path in MEASURED}))
+def test_the_tables_of_the_docs_are_those_of_the_files(dataset, norm):
+    page = (ROOT / "docs" / "fast_evaluation.md").read_text(encoding="utf-8")
+    assert table(summary(FILES, dataset, norm)) in page
 
 
 def test_attacks_with_a_fixed_radius_share_the_radii():
