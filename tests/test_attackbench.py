@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
-from benchmarks.attackbench import BUDGET, Bench, CountingVictim, measure, optimality, rows, summary
+from benchmarks.attackbench import Bench, measure, optimality, rows, summary
+from benchmarks.counting_victim import BUDGET, CountingVictim
 from benchmarks.timing import table
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
