@@ -1,7 +1,7 @@
-"""The tables of docs/results.md, computed from the files in results/.
+"""The tables of docs/results.md and the one of README.md, computed from the files in results/.
 
 python -m benchmarks.results_tables           # prints them
-python -m benchmarks.results_tables --write   # puts them into docs/results.md
+python -m benchmarks.results_tables --write   # puts them into the two pages
 """
 
 import argparse
@@ -20,6 +20,7 @@ from athe_tf.programs.reproduce_statistics import flags_of, mean_interval, paire
 ROOT = pathlib.Path(__file__).parents[1]
 RUNS = ROOT / "results" / "cifar10_mini"
 PAGE = ROOT / "docs" / "results.md"
+README = ROOT / "README.md"
 FRAMEWORKS = {
     "standard": "Standard", "fast_at": "FastAT", "pgd_at": "PGD-AT", "trades": "TRADES", "alp": "ALP",
     "free_at": "FreeAT", "llr": "LLR",
@@ -32,9 +33,10 @@ COLUMNS = {
     "PGD-20 at the model's scale": "pgd-20",
     "adaptive PGD-20": "adaptive-pgd-20",
     "swift": "swift",
-    "AutoAttack": "autoattack",
     "worst case": "worst case",
 }
+#: The columns of the table in README.md.
+SHORT = ("clean", "PGD-20 at scale 1 (as published)", "PGD-20 at the model's scale", "swift")
 GRID = [f"FastAT + HE, s = {s}, m = {m:g}" for s in (5, 10, 15, 20) for m in (0, 0.1, 0.2, 0.3)]
 #: The runs of the study, in the order in which they are made, and how many seeds each has.
 STUDY = dict.fromkeys(("FastAT", "FastAT + HE", "FastAT + m-HE", "PGD-AT", "PGD-AT + HE"), 3)
@@ -67,18 +69,15 @@ def label_of(config: dict) -> str:
 
 
 def read_flags(folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """The flags of all evaluations of a run; the worst case is over the attacks on the same images."""
+    """The flags of all evaluations of a run; the worst case is that of the first, with the most images."""
     found: dict[str, np.ndarray] = {}
     for path in sorted(folder.glob("evaluation*/evaluation.json")):
         data = json.loads(path.read_text())
         flags = {name: flags_of(text) for name, text in data["flags"].items()}
-        if found and len(flags["clean"]) != len(found["clean"]):
-            # An attack on fewer images is a column of its own.
-            found |= {name: value for name, value in flags.items() if name not in found}
-            continue
-        found |= flags
-    counted = [value for value in found.values() if len(value) == len(found["clean"])]
-    return found | {"worst case": np.logical_and.reduce(counted)} if len(found) > 1 else found
+        if not found:
+            flags["worst case"] = np.logical_and.reduce([*flags.values()])
+        found = flags | found
+    return found
 
 
 def read_runs(folder: pathlib.Path = RUNS) -> list[Run]:
@@ -118,10 +117,17 @@ def difference_cell(pairs: list[tuple[np.ndarray, np.ndarray]]) -> str:
     """The mean difference on the same images; the interval as in `accuracy_cell`."""
     if not pairs:
         return NOTHING
-    shared = [(one[: len(other)], other[: len(one)]) for one, other in pairs]
-    means = [float(one.mean() - other.mean()) for one, other in shared]
-    interval = paired_interval(*shared[0]) if len(shared) == 1 else mean_interval(means)
+    means = [mean_difference(pair) for pair in pairs]
+    interval = paired_interval(*pairs[0]) if len(pairs) == 1 else mean_interval(means)
     return text_of(statistics.fmean(means), interval, "+")
+
+
+def mean_difference(pair: tuple[np.ndarray, np.ndarray]) -> float:
+    """The difference of two shares of the same images."""
+    one, other = pair
+    if len(one) != len(other):
+        raise SystemExit(f"A difference is taken on the same images. Found: {len(one)} and {len(other)}.")
+    return float(one.mean() - other.mean())
 
 
 def accuracies(runs: list[Run]) -> str:
@@ -144,21 +150,55 @@ def accuracies(runs: list[Run]) -> str:
 
 def differences(runs: list[Run]) -> str:
     """Differences to the plain classifier of the same framework and seed, on the same images."""
-    columns = [title for title in shown_columns(runs) if title != "adaptive PGD-20"]
-    lines = [["difference", "seeds", *columns]]
+    columns = [title for title in shown_columns(runs) if title not in ("adaptive PGD-20", "worst case")]
+    lines = [["difference", "seeds", *columns, "swift, each seed"]]
     groups = in_groups(runs)
     for label, group in groups.items():
         plain = {run.seed: run for run in groups.get(label.partition(" + ")[0], []) if run.flags}
         pairs = [(run, plain[run.seed]) for run in group if run.flags and run.seed in plain]
         if " + " not in label or not pairs:
             continue
-        cells = []
-        for title in columns:
-            name = COLUMNS[title]
-            both = [(a.flags[name], b.flags[name]) for a, b in pairs if name in a.flags and name in b.flags]
-            cells.append(difference_cell(both))
+        shared = {
+            name: [(a.flags[name], b.flags[name]) for a, b in pairs if name in a.flags and name in b.flags]
+            for name in COLUMNS.values()
+        }
+        cells = [difference_cell(shared[COLUMNS[title]]) for title in columns]
+        cells.append(", ".join(f"{100 * mean_difference(pair):+.1f}" for pair in shared["swift"]) or NOTHING)
         seeds = ", ".join(str(run.seed) for run, _ in pairs)
         lines.append([f"{label} minus {label.partition(' + ')[0]}", seeds, *cells])
+    return markdown(lines)
+
+
+def beside_autoattack(runs: list[Run]) -> str:
+    """`swift` and AutoAttack on the same images of the same model, one line per run that has both."""
+    lines = [["model", "images", "swift", "AutoAttack", "only swift breaks", "only AutoAttack breaks"]]
+    for run in runs:
+        if not {"swift", "autoattack"} <= run.flags.keys():
+            continue
+        autoattack = run.flags["autoattack"]
+        swift = run.flags["swift"][: len(autoattack)]
+        shares = [f"{100 * flags.mean():.1f}" for flags in (swift, autoattack)]
+        broken = [numbers_of(~swift & autoattack), numbers_of(swift & ~autoattack)]
+        lines.append([f"{run.label}, seed {run.seed}", f"{len(swift)}", *shares, *broken])
+    return markdown(lines)
+
+
+def numbers_of(images: np.ndarray) -> str:
+    """The numbers of the images that are marked."""
+    return ", ".join(map(str, np.flatnonzero(images))) or NOTHING
+
+
+def summary(runs: list[Run]) -> str:
+    """For README.md: the means of the methods that have all their seeds, three or more."""
+    lines = [["method", *SHORT]]
+    for label, group in in_groups(runs).items():
+        evaluated = [run for run in group if run.flags]
+        if STUDY[label] < 3 or len(evaluated) < STUDY[label]:
+            continue
+        means = [
+            statistics.fmean(float(run.flags[COLUMNS[title]].mean()) for run in evaluated) for title in SHORT
+        ]
+        lines.append([label, *(f"{100 * mean:.1f}" for mean in means)])
     return markdown(lines)
 
 
@@ -185,31 +225,39 @@ def markdown(lines: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
 
 
-def tables(runs: list[Run]) -> dict[str, str]:
-    """The tables of the page by name."""
-    return {"accuracies": accuracies(runs), "differences": differences(runs), "progress": progress(runs)}
+def tables(runs: list[Run]) -> dict[pathlib.Path, dict[str, str]]:
+    """The tables of each page by name."""
+    page = {
+        "accuracies": accuracies(runs),
+        "differences": differences(runs),
+        "autoattack": beside_autoattack(runs),
+        "progress": progress(runs),
+    }
+    return {PAGE: page, README: {"cifar10": summary(runs)}}
 
 
-def filled(page: str, found: dict[str, str]) -> str:
-    """The page with its tables, which stand between two comments each, replaced."""
+def filled(path: pathlib.Path, found: dict[str, str]) -> str:
+    """A page with its tables, which stand between two comments each, replaced."""
+    page = path.read_text()
     for name, table in found.items():
         start, end = f"<!-- table: {name} -->", f"<!-- end: {name} -->"
         pattern = re.escape(start) + ".*?" + re.escape(end)
         page, count = re.subn(pattern, lambda _, t=table, s=start, e=end: f"{s}\n{t}\n{e}", page, flags=re.S)
         if count != 1:
-            raise SystemExit(f"{PAGE.name} must have one place for the table '{name}'. Found: {count}.")
+            raise SystemExit(f"{path.name} must have one place for the table '{name}'. Found: {count}.")
     return page
 
 
 def main() -> None:
-    """Prints the tables, or writes them to the page."""
+    """Prints the tables, or writes them to their pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="Put the tables into docs/results.md.")
-    found = tables(read_runs())
-    if parser.parse_args().write:
-        PAGE.write_text(filled(PAGE.read_text(), found))
-    else:
-        print("\n\n".join(found.values()))
+    parser.add_argument("--write", action="store_true", help="Put the tables into their pages.")
+    write = parser.parse_args().write
+    for path, found in tables(read_runs()).items():
+        if write:
+            path.write_text(filled(path, found))
+        else:
+            print("\n\n".join(found.values()), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -18,18 +18,17 @@ from athe_tf.saving.keras_file import load_model
 from athe_tf.zoo.cards import FOLDER
 from benchmarks.results_tables import ROOT, RUNS
 
-#: The names of the models, and the runs that they come from.
+#: The names of the models, the runs that they come from, and the commits that trained them.
 MODELS = {
-    "cifar10-fast-at-wrn10-1": "fast_at_seed0",
-    "cifar10-fast-at-he-wrn10-1": "fast_at_he_seed0",
+    "cifar10-fast-at-wrn10-1": ("fast_at_seed0", "bad7d32"),
+    "cifar10-fast-at-he-wrn10-1": ("fast_at_he_seed0", "bad7d32"),
 }
-TRAINED_BY = "bad7d32"
 #: How many flags a card stores, and how many images with logits.
 FLAGS, PROBE = 256, 4
 MOST_BYTES = 500_000
 
 
-def card_of(name: str, run: pathlib.Path, images: np.ndarray) -> dict:
+def card_of(name: str, run: pathlib.Path, commit: str, images: np.ndarray) -> dict:
     """The card of a model."""
     config = json.loads((run / "config.json").read_text())
     evaluation = json.loads((run / "evaluation" / "evaluation.json").read_text())
@@ -46,7 +45,7 @@ def card_of(name: str, run: pathlib.Path, images: np.ndarray) -> dict:
         **{key: config[key] for key in keys},
         "margin": margin,
         "run": run.relative_to(ROOT).as_posix(),
-        "trained_by": TRAINED_BY,
+        "trained_by": commit,
         "epoch": json.loads((run / "best.json").read_text())["epoch"],
         "evaluation": {
             "command": evaluation["command"],
@@ -80,12 +79,12 @@ def first_images(count: int) -> np.ndarray:
 def main() -> None:
     """Writes the zoo."""
     images = first_images(PROBE)
-    for name, run in MODELS.items():
+    for name, (run, commit) in MODELS.items():
         source = RUNS / run / "best.keras"
         if source.stat().st_size > MOST_BYTES:
             raise SystemExit(f"{source} is too large for the zoo: {source.stat().st_size:,} bytes.")
         shutil.copyfile(source, FOLDER / f"{name}.keras")
-        text = json.dumps(card_of(name, RUNS / run, images), indent=1) + "\n"
+        text = json.dumps(card_of(name, RUNS / run, commit, images), indent=1) + "\n"
         (FOLDER / f"{name}.json").write_text(text)
         print(f"{name}: from {run}")
 

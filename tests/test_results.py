@@ -9,19 +9,27 @@ import pytest
 from athe_tf.programs.reproduce_statistics import mean_interval, paired_interval
 from athe_tf.utils.errors import InputError
 from benchmarks.results_tables import (
-    PAGE,
     ROOT,
     RUNS,
     Run,
     accuracies,
+    beside_autoattack,
     differences,
     filled,
     read_runs,
+    summary,
     tables,
 )
 
 FOLDERS = sorted(path.parent for path in RUNS.glob("*/config.json"))
 EVALUATIONS = sorted(RUNS.glob("*/evaluation*/evaluation.json"))
+PRINTED = ROOT / "results" / "printed"
+# A table of a page, and the files with the numbers of its rows.
+TABLES = [
+    pytest.param(files.split(), table.splitlines(), id=f"{path.name}: {files}")
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    for files, table in re.findall(r"<!-- from: (.*?) -->\n\n((?:\|.*\n)+)", path.read_text())
+]
 # The 97.5 % quantile of Student's t with 2 degrees of freedom, from a printed table.
 T2 = 4.30265
 
@@ -44,9 +52,9 @@ def test_an_evaluation_names_the_command_that_repeats_it(path):
     assert not re.search(r'"/|=/', path.read_text())  # no absolute path of a machine
 
 
-def test_the_page_has_the_tables_of_the_files():
-    page = PAGE.read_text()
-    assert filled(page, tables(read_runs())) == page
+def test_the_pages_have_the_tables_of_the_files():
+    for path, found in tables(read_runs()).items():
+        assert filled(path, found) == path.read_text(), path.name
 
 
 def numbers(line):
@@ -57,10 +65,34 @@ def numbers(line):
 def test_every_accuracy_on_the_page_is_a_share_of_flags(path):
     runs = [run for run in read_runs() if run.folder == path.parts[-3]]
     data = json.loads(path.read_text())
-    table = accuracies(runs)
+    shown = numbers(accuracies(runs) + beside_autoattack(runs))
     for name, bits in data["flags"].items():
+        if name == "clean" and "autoattack" in data["flags"]:
+            continue  # of fewer images
         share = 100 * bits.count("1") / len(bits)
-        assert f"{share:.1f} (" in table, name
+        assert min(abs(share - number) for number in shown) < 0.051, name
+
+
+def printed(patterns):
+    return sorted({path for pattern in patterns for path in PRINTED.glob(pattern)})
+
+
+@pytest.mark.parametrize(("files", "table"), TABLES)
+def test_a_row_has_the_numbers_that_a_benchmark_printed(files, table):
+    outputs = [set(re.findall(r"[\d.]+", path.read_text())) for path in printed(files)]
+    assert len(table) > 2
+    for row in table[2:]:
+        cells = set(re.findall(r"\d[\d.]*", row.split("|", 2)[2]))
+        assert any(cells <= output for output in outputs), row
+
+
+def test_what_benchmarks_printed_has_its_command_and_is_in_a_table():
+    shown = {path for table in TABLES for path in printed(table.values[0])}
+    assert shown == {path for path in PRINTED.rglob("*") if path.is_file()}
+    for path in shown:
+        module = re.match(r"\$ python -m benchmarks\.(\w+)( .*)?\n\n", path.read_text())
+        assert module and (ROOT / "benchmarks" / f"{module[1]}.py").is_file(), path
+        assert not re.search(r"[ =]/", path.read_text()), path
 
 
 def three_seeds():
@@ -92,6 +124,21 @@ def test_differences_are_paired_by_seed_with_an_interval_over_seeds():
 def test_seeds_without_a_partner_are_not_compared():
     runs = [run for run in three_seeds() if (run.label, run.seed) != ("FastAT", 1)]
     assert "| FastAT + HE minus FastAT | 0, 2 |" in differences(runs)
+
+
+def test_swift_is_compared_with_autoattack_on_the_images_of_both():
+    swift, autoattack = np.array([1, 0, 1, 0, 1, 1], bool), np.array([1, 1, 0, 0], bool)
+    runs = [Run("", "FastAT", 1, {"clean": swift, "swift": swift, "autoattack": autoattack})]
+    assert beside_autoattack(runs).splitlines()[2:] == ["| FastAT, seed 1 | 4 | 50.0 | 50.0 | 1 | 2 |"]
+
+
+def test_the_summary_has_methods_with_all_seeds_only():
+    one, two = np.array([1, 0, 0, 0], bool), np.array([1, 1, 0, 0], bool)
+    names = ("clean", "pgd-20 (scale 1)", "pgd-20", "swift")
+    runs = [Run("", "FastAT", seed, dict.fromkeys(names, one if seed else two)) for seed in range(3)]
+    runs += [Run("", "FastAT + HE", seed, dict.fromkeys(names, one)) for seed in range(2)]
+    runs += [Run("", "LLR", 0, dict.fromkeys(names, one))]
+    assert summary(runs).splitlines()[2:] == ["| FastAT | 33.3 | 33.3 | 33.3 | 33.3 |"]
 
 
 def test_intervals_are_those_of_numpy():

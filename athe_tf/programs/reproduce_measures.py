@@ -113,7 +113,8 @@ def measured_cells(planned: PlannedRow) -> list[list[str]]:
             found = [accuracy(one, measure, metric) for one in data]
         own = [accuracy(one, column["own_scale"], metric) for one in data] if "own_scale" in column else []
         name = f"{column['name']}, minutes" if measure in TIMES else column["name"]
-        lines.append([planned.row["row"], name, cell(found), cell(own), f"{column['published']:.2f}"])
+        published = f"{column['published']:.2f}" if "published" in column else NOTHING
+        lines.append([planned.row["row"], name, cell(found), cell(own), published])
     return lines
 
 

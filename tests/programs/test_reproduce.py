@@ -17,7 +17,7 @@ from athe_tf.programs.reproduce_measures import Measured, accuracy, cell, is_don
 from athe_tf.programs.reproduce_presets import PRESETS, Preset
 from athe_tf.programs.reproduce_table import make_plan, papers, planned_run
 from athe_tf.utils.errors import InputError
-from benchmarks.results_tables import RUNS
+from benchmarks.results_tables import RUNS, label_of
 
 TABLES = list(dict.fromkeys(row["table"] for row in papers()["rows"]))
 
@@ -72,10 +72,16 @@ def test_mini_is_the_budget_of_the_study():
     assert mini_run("cifar_pas_linear").config.lr_resets == (5.0, 8.0)
 
 
-@pytest.mark.parametrize("folder", sorted(RUNS.glob("fast_at*_seed0")), ids=lambda folder: folder.name)
-def test_mini_repeats_the_runs_in_results(folder):
-    stored = json.loads((folder / "config.json").read_text())
-    planned = given_settings(mini_run(f"cifar_{folder.name.removesuffix('_seed0')}").config)
+STUDY = {planned.row["row"]: planned.runs for planned in plan_of("study").rows}
+STORED = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*/config.json"))]
+
+
+@pytest.mark.parametrize(
+    "stored", [one for one in STORED if label_of(one) in STUDY], ids=lambda one: one["workdir"]
+)
+def test_the_study_repeats_the_runs_in_results(stored):
+    run = STUDY[label_of(stored)][stored["seed"]]
+    planned = given_settings(run.config)
     shared = [name for name in stored if name in planned and name not in ("workdir", "backup_minutes")]
     as_json = {name: json.loads(json.dumps(planned[name])) for name in shared}
     assert len(shared) > 30
