@@ -23,13 +23,6 @@ from benchmarks.results_tables import (
 
 FOLDERS = sorted(path.parent for path in RUNS.glob("*/config.json"))
 EVALUATIONS = sorted(RUNS.glob("*/evaluation*/evaluation.json"))
-PRINTED = ROOT / "results" / "printed"
-# A table of a page, and the files with the numbers of its rows.
-TABLES = [
-    pytest.param(files.split(), table.splitlines(), id=f"{path.name}: {files}")
-    for path in sorted((ROOT / "docs").glob("*.md"))
-    for files, table in re.findall(r"<!-- from: (.*?) -->\n\n((?:\|.*\n)+)", path.read_text())
-]
 # The 97.5 % quantile of Student's t with 2 degrees of freedom, from a printed table.
 T2 = 4.30265
 
@@ -72,28 +65,6 @@ def test_every_accuracy_on_the_page_is_a_share_of_flags(path):
             continue  # of fewer images
         share = 100 * bits.count("1") / len(bits)
         assert min(abs(share - float(number)) for number in shown) < 0.051, name
-
-
-def printed(patterns):
-    return sorted({path for pattern in patterns for path in PRINTED.glob(pattern)})
-
-
-@pytest.mark.parametrize(("files", "table"), TABLES)
-def test_a_row_has_the_numbers_that_a_benchmark_printed(files, table):
-    outputs = [set(re.findall(r"[\d.]+", path.read_text())) for path in printed(files)]
-    assert len(table) > 2
-    for row in table[2:]:
-        cells = set(re.findall(r"\d[\d.]*", row.split("|", 2)[2]))
-        assert any(cells <= output for output in outputs), row
-
-
-def test_what_benchmarks_printed_has_its_command_and_is_in_a_table():
-    shown = {path for table in TABLES for path in printed(table.values[0])}
-    assert shown == {path for path in PRINTED.rglob("*") if path.is_file()}
-    for path in shown:
-        module = re.match(r"\$ python -m benchmarks\.(\w+)( .*)?\n\n", path.read_text())
-        assert module and (ROOT / "benchmarks" / f"{module[1]}.py").is_file(), path
-        assert not re.search(r"[ =]/", path.read_text()), path
 
 
 def three_seeds():

@@ -1,0 +1,105 @@
+"""Numbers in README.md and docs/ come from files in results/, or say why they need none."""
+
+import collections
+import math
+import re
+
+import pytest
+
+from benchmarks.record import PRINTED, record, without_paths
+from benchmarks.results_tables import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCE = re.compile(r"<!-- from: (.*?) -->\n\n?((?:.+\n)+)")
+TABLE = re.compile(r"((?:^\|.*\n)+)", re.M)
+# Tables that benchmarks.results_tables and benchmarks.attackbench write; tests of their own compare them.
+WRITTEN = re.compile(r"<!-- (table: \w+|attackbench) -->.*?<!-- (end: \w+|end of attackbench) -->", re.S)
+# What stands before any other table of numbers: files in results/printed, or why nothing was measured.
+KNOWN = re.compile(r"<!-- (from|not measured): .+ -->$")
+NUMBER = re.compile(r"[+-]?\.?\d")
+# How many tables of a page have a command beside them and no record yet. Only fewer may come.
+WITHOUT_RECORD = {
+    "analysis.md": 1, "attacks.md": 4, "autoattack.md": 1, "benchmarks.md": 5, "digits.md": 1,
+    "distributed.md": 3, "imagenet.md": 1, "schedules.md": 1,
+}  # fmt: skip
+
+
+def blocks():
+    """A table or paragraph that names its files, and the files."""
+    for page in PAGES:
+        for files, block in SOURCE.findall(page.read_text()):
+            yield pytest.param(files.split(), block.splitlines(), id=f"{page.name}: {files}")
+
+
+def tables():
+    """Every table whose cells are numbers, mostly, and the line before it."""
+    for page in PAGES:
+        text = WRITTEN.sub("", page.read_text())
+        for found in TABLE.finditer(text):
+            rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in found[1].splitlines()[2:]]
+            cells = [cell for row in rows for cell in row[1:] if cell]
+            if cells and sum(bool(NUMBER.match(cell)) for cell in cells) > 0.4 * len(cells):
+                yield page.name, text[: found.start()].rstrip().rpartition("\n")[2]
+
+
+def printed(patterns):
+    return sorted({path for pattern in patterns for path in PRINTED.glob(pattern)})
+
+
+def numbers_in(text):
+    """The numbers of a text; .5 is 0.5."""
+    return {number.lstrip("0") or "0" for number in re.findall(r"\d*\.?\d+(?:e[+-]\d+)?", text)}
+
+
+def test_a_table_of_numbers_names_its_source():
+    unknown = [page for page, before in tables() if not KNOWN.match(before)]
+    assert collections.Counter(unknown) == WITHOUT_RECORD
+
+
+@pytest.mark.parametrize(("files", "block"), blocks())
+def test_a_row_has_the_numbers_that_a_command_printed(files, block):
+    """The numbers of a row are in one file; those of a paragraph that have a fraction are in any of them."""
+    outputs = [numbers_in(path.read_text()) for path in printed(files)]
+    assert outputs
+    if block[0].startswith("|"):
+        assert len(block) > 2
+        for row in block[2:]:
+            cells = numbers_in(row.split("|", 2)[2])
+            assert any(cells <= output for output in outputs), row
+    else:
+        found = {number for number in numbers_in(" ".join(block)) if "." in number}
+        assert found and found <= set().union(*outputs), found - set().union(*outputs)
+
+
+def test_what_was_printed_has_its_command_and_is_on_a_page():
+    shown = {path for block in blocks() for path in printed(block.values[0])}
+    assert shown == {path for path in PRINTED.rglob("*") if path.is_file()}
+    for path in shown:
+        command = re.match(r"\$ (.+)\n\n", path.read_text())
+        assert command, path
+        module = re.match(r"python -m benchmarks\.(\w+)", command[1])
+        assert not module or (ROOT / "benchmarks" / f"{module[1]}.py").is_file(), path
+        assert without_paths(path.read_text()) == path.read_text(), path
+
+
+def test_a_record_has_the_command_and_no_path_of_a_machine(tmp_path):
+    assert record("some/name", ["python", "-c", "print('1.5 in /data/images')"], tmp_path) == 0
+    lines = (tmp_path / "some" / "name.txt").read_text().splitlines()
+    assert lines[0].startswith("$ python -c ") and lines[2:] == ["1.5 in DIR"]
+
+
+def test_a_command_that_fails_leaves_no_record(tmp_path):
+    assert record("name", ["python", "-c", "print(1); raise SystemExit(3)"], tmp_path) == 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_smallest_losses_of_a_cosine_head_follow_from_the_formula():
+    page = (ROOT / "docs" / "cosine_head.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$", page, re.M)
+    assert [row[0] for row in rows] == ["10", "100", "1000"]
+    for classes, *cells in rows:
+        count = int(classes)
+        for scale, cell in zip((5, 10, 15, 30), cells, strict=False):
+            smallest = math.log1p((count - 1) * math.exp(-scale * count / (count - 1)))
+            assert float(cell) == float(f"{smallest:.2g}"), (classes, scale)
+        assert float(cells[4]) == round(math.sqrt(2) * math.log(count - 1), 2)
