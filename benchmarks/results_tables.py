@@ -26,6 +26,8 @@ FRAMEWORKS = {
     "free_at": "FreeAT", "llr": "LLR",
 }  # fmt: skip
 HEADS = {"linear": "", "he": " + HE", "mhe": " + m-HE", "fn": " + FN", "wn": " + WN"}
+#: The scale of each head in the study; a run with another one, or another margin, says so.
+SCALES = {"he": 15, "mhe": 15, "fn": 1, "wn": 15}
 #: Headings, and the names of the attacks in `evaluation.json`.
 COLUMNS = {
     "clean": "clean",
@@ -41,6 +43,7 @@ GRID = [f"FastAT + HE, s = {s}, m = {m:g}" for s in (5, 10, 15, 20) for m in (0,
 #: The runs of the study, in the order in which they are made, and how many seeds each has.
 STUDY = dict.fromkeys(("FastAT", "FastAT + HE", "FastAT + m-HE", "PGD-AT", "PGD-AT + HE"), 3)
 STUDY |= dict.fromkeys(("TRADES", "TRADES + HE", "FastAT + FN", "FastAT + WN"), 3)
+STUDY["FastAT + FN, s = 15, m = 0"] = 1
 STUDY |= dict.fromkeys(("ALP", "ALP + HE", "FreeAT", "FreeAT + HE", "Standard", "PAS linear", "LLR"), 1)
 STUDY |= {label: 1 for label in GRID if label != "FastAT + HE, s = 15, m = 0.2"}  # that is FastAT + HE
 NOTHING = "–"  # noqa: RUF001
@@ -63,7 +66,7 @@ def label_of(config: dict) -> str:
     head = config["head"]
     margin = HEAD_MARGINS.get(head, 0.0) if config["margin"] is None else config["margin"]
     label = FRAMEWORKS[config["framework"]] + HEADS[head]
-    if head in HEAD_MARGINS and (config["scale"], margin) != (15, HEAD_MARGINS[head]):
+    if head in SCALES and (config["scale"], margin) != (SCALES[head], HEAD_MARGINS.get(head, 0)):
         label += f", s = {config['scale']:g}, m = {margin:g}"
     return label
 
