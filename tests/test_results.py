@@ -104,12 +104,13 @@ def test_swift_is_compared_with_autoattack_on_the_images_of_both():
     assert beside_autoattack(runs).splitlines()[2:] == ["| FastAT, seed 1 | 4 | 50.0 | 50.0 | 1 | 2 |"]
 
 
-def test_the_summary_has_methods_with_all_seeds_only():
+def test_the_summary_has_plain_and_he_models_with_all_seeds_only():
     one, two = np.array([1, 0, 0, 0], bool), np.array([1, 1, 0, 0], bool)
     names = ("clean", "pgd-20 (scale 1)", "pgd-20", "swift")
     runs = [Run("", "FastAT", seed, dict.fromkeys(names, one if seed else two)) for seed in range(3)]
     runs += [Run("", "FastAT + HE", seed, dict.fromkeys(names, one)) for seed in range(2)]
     runs += [Run("", "LLR", 0, dict.fromkeys(names, one))]
+    runs += [Run("", "FastAT + WN", seed, dict.fromkeys(names, one)) for seed in range(3)]
     assert summary(runs).splitlines()[2:] == ["| FastAT | 33.3 | 33.3 | 33.3 | 33.3 |"]
 
 
