@@ -1,7 +1,7 @@
 """Keeps what a command prints, as the source of numbers in the docs: results/printed/NAME.txt.
 
     python -m benchmarks.record overhead python -m benchmarks.overhead --repeats=4
-    python -m benchmarks.record analysis/angles bin/analyze --model=runs/he --what=angles --output=/data/angles
+    python -m benchmarks.record angles bin/analyze --model=runs/he --what=angles --output=/data/angles
 
 The file begins with the command. Absolute paths become `DIR`: they belong to one machine. Progress and
 warnings, on standard error, are shown and not kept. A command that fails leaves no file.
