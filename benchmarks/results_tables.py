@@ -37,8 +37,9 @@ COLUMNS = {
     "swift": "swift",
     "worst case": "worst case",
 }
-#: The columns of the table in README.md, and heads that it leaves out: they answer a question of their own.
+#: The columns of the table in README.md.
 SHORT = ("clean", "PGD-20 at scale 1 (as published)", "PGD-20 at the model's scale", "swift")
+#: Labels that README.md leaves out: which part of HE matters is a question of docs/results.md.
 PARTS_OF_HE = (" + FN", " + WN")
 GRID = [f"FastAT + HE, s = {s}, m = {m:g}" for s in (5, 10, 15, 20) for m in (0, 0.1, 0.2, 0.3)]
 #: The runs of the study, in the order in which they are made, and how many seeds each has.
