@@ -21,7 +21,7 @@ FONT_SIZE = 12
 SMALL = 10.5
 # Inches of a line of the caption, and how many of its characters fit into an inch.
 LINE_HEIGHT = 0.205
-CHARACTERS_PER_INCH = 12.0
+CHARACTERS_PER_INCH = 11.0
 # Of an axis.
 MOST_NAMES = 25
 
