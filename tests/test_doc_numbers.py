@@ -21,8 +21,8 @@ KNOWN = re.compile(r"<!-- (from|not measured): .+ -->$")
 NUMBER = re.compile(r"[+-]?\.?\d")
 # How many tables of a page have a command beside them and no record yet. Only fewer may come.
 WITHOUT_RECORD = {
-    "attacks.md": 1, "autoattack.md": 1, "benchmarks.md": 5, "digits.md": 1,
-    "distributed.md": 3, "imagenet.md": 1, "schedules.md": 1,
+    "attacks.md": 1, "benchmarks.md": 5, "digits.md": 1,
+    "imagenet.md": 1, "schedules.md": 1,
 }  # fmt: skip
 
 
