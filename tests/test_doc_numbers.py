@@ -20,10 +20,7 @@ WRITTEN = re.compile(r"<!-- (table: \w+|attackbench) -->.*?<!-- (end: \w+|end of
 KNOWN = re.compile(r"<!-- (from|not measured): .+ -->$")
 NUMBER = re.compile(r"[+-]?\.?\d")
 # How many tables of a page have a command beside them and no record yet. Only fewer may come.
-WITHOUT_RECORD = {
-    "attacks.md": 1, "benchmarks.md": 5, "digits.md": 1,
-    "imagenet.md": 1, "schedules.md": 1,
-}  # fmt: skip
+WITHOUT_RECORD = {"digits.md": 1, "schedules.md": 1}
 
 
 def blocks():
