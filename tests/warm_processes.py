@@ -5,6 +5,7 @@ forks a process for each: a process of its own in every respect, with its own en
 code, that can be killed. What is about the start of a program itself takes `subprocess`.
 """
 
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -17,6 +18,19 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.warm_imports"])
+
+
+def started(function, *arguments):
+    """A process that calls a function of a module.
+
+    The server, which the first such process starts, looks for `tests` in the folder where it starts and then
+    among the installed packages, where tf2onnx has a `tests` too. So it starts in the checkout, wherever the
+    test is.
+    """
+    process = CONTEXT.Process(target=function, args=arguments, daemon=True)
+    with contextlib.chdir(ROOT):
+        process.start()
+    return process
 
 
 class WarmProcess:
@@ -35,9 +49,8 @@ class WarmProcess:
     def __init__(self, module, arguments, stdout, stderr, environment=None, folder=ROOT, all_cores=False):
         variables = dict(os.environ) | (environment or {})
         streams = (str(stdout), str(stderr))
-        everything = (module, [*map(str, arguments)], streams, variables, str(folder), all_cores)
-        self._process = CONTEXT.Process(target=_become, args=everything, daemon=True)
-        self._process.start()
+        arguments = [*map(str, arguments)]
+        self._process = started(_become, module, arguments, streams, variables, str(folder), all_cores)
 
     @property
     def pid(self):
@@ -65,8 +78,7 @@ class WarmProcess:
 
 def exit_code_of(function, *arguments, timeout=120) -> int | None:
     """Calls a function in a process of its own: its exit code, or minus the signal that ended it."""
-    process = CONTEXT.Process(target=function, args=arguments)
-    process.start()
+    process = started(function, *arguments)
     process.join(timeout)
     process.kill()
     return process.exitcode

@@ -13,7 +13,7 @@ import pytest
 from athe_tf.programs import start
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.utils.files import replacing
-from tests.warm_processes import CONTEXT
+from tests.warm_processes import started
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -37,8 +37,7 @@ def count_forever(path):
 
 @pytest.mark.parametrize("number, word", [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
 def test_a_signal_in_a_compiled_loop_is_answered_within_two_seconds(tmp_path, number, word):
-    process = CONTEXT.Process(target=count_forever, args=(tmp_path / "a.npz",), daemon=True)
-    process.start()
+    process = started(count_forever, tmp_path / "a.npz")
     try:
         deadline = time.monotonic() + 120
         while not (tmp_path / "ready").exists():

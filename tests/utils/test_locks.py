@@ -12,7 +12,7 @@ import pytest
 
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.locks import LOCK, lock_name, locked
-from tests.warm_processes import CONTEXT
+from tests.warm_processes import started
 
 
 def hold(folder):
@@ -24,8 +24,7 @@ def hold(folder):
 @pytest.fixture
 def holder(tmp_path):
     """A process that holds the lock of a folder."""
-    process = CONTEXT.Process(target=hold, args=(tmp_path / "a",), daemon=True)
-    process.start()
+    process = started(hold, tmp_path / "a")
     deadline = time.monotonic() + 60
     while not (tmp_path / "a" / "held").exists():
         assert process.is_alive() and time.monotonic() < deadline
