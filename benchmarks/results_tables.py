@@ -63,7 +63,7 @@ class Run:
 
 def label_of(config: dict) -> str:
     """What a run is called in the tables."""
-    if config["epsilon_schedule"] != "constant":
+    if config["framework"] == "pgd_at" and config["epsilon_schedule"] != "constant":
         return f"PAS {config['epsilon_schedule']}"
     head = config["head"]
     margin = HEAD_MARGINS.get(head, 0.0) if config["margin"] is None else config["margin"]

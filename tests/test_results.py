@@ -50,6 +50,19 @@ def test_the_pages_have_the_tables_of_the_files():
         assert filled(path, found) == path.read_text(), path.name
 
 
+def fractions(text):
+    return set(re.findall(r"\d+\.\d", text))
+
+
+@pytest.mark.parametrize(("name", "until"), [("README.md", "\n- **"), ("docs/results.md", "\n## ")])
+def test_the_verdict_has_the_numbers_of_the_tables(name, until):
+    prose = re.sub(
+        r"<!-- table: .*?<!-- end: ", "", (ROOT / name).read_text().partition(until)[0], flags=re.S
+    )
+    known = fractions("\n".join(table for found in tables(read_runs()).values() for table in found.values()))
+    assert fractions(prose) and fractions(prose) <= known
+
+
 def numbers(line):
     return [float(number) for number in re.findall(r"[+-]?\d+\.\d", line)]
 

@@ -60,11 +60,11 @@ def cost_of(run: PlannedRun) -> RunCost:
 
 def describe(plan: TablePlan) -> str:
     """What would be run, in which state it is, and what it costs."""
-    seeds = ", ".join(map(str, plan.seeds))
+    seeds = plan.seeds_text.capitalize()
     images = (
         "all test images" if plan.max_examples is None else f"the first {plan.max_examples:,} test images"
     )
-    lines = [f"Table {plan.table}. Budget: {plan.preset.summary}. Seeds {seeds}; {images}.", "", "Runs:"]
+    lines = [f"Table {plan.table}. Budget: {plan.preset.summary}. {seeds}; {images}.", "", "Runs:"]
     for run in plan.runs:
         cost = cost_of(run)
         lines += [f"  {run.command}", f"    {state_of(run)}; {cost_text(cost)}"]

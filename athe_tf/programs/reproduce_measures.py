@@ -125,11 +125,11 @@ def show_table(plan: TablePlan) -> str:
     body = [line for row in plan.rows for line in measured_cells(row)]
     first, *others = aligned([head, *body])
     metric = "Errors" if plan.rows[0].row["metric"] == "error" else "Accuracies"
-    seeds, images = ", ".join(map(str, plan.seeds)), plan.max_examples or "all"
+    images = plan.max_examples or "all"
     over = "seeds, by Student's t" if len(plan.seeds) > 1 else "images; one seed says nothing about others"
     notes = [
-        f"{metric} in %, unless a column says otherwise. Our budget: {plan.preset.summary}; seeds {seeds}; "
-        f"test images: {images}.",
+        f"{metric} in %, unless a column says otherwise. Our budget: {plan.preset.summary}; "
+        f"{plan.seeds_text}; test images: {images}.",
         f"In brackets: 95 % intervals over {over}.",
         "The paper's numbers are of the full recipe. At another budget, compare differences between rows.",
         *(f"{planned.row['row']}: {planned.row['note']}" for planned in plan.rows if "note" in planned.row),

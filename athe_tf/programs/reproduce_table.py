@@ -85,6 +85,11 @@ class TablePlan:
     left_out: tuple[tuple[str, str], ...]
 
     @property
+    def seeds_text(self) -> str:
+        """The seeds in words."""
+        return f"{'seed' if len(self.seeds) == 1 else 'seeds'} {', '.join(map(str, self.seeds))}"
+
+    @property
     def runs(self) -> list[PlannedRun]:
         """All runs, each once."""
         every = (run for row in self.rows for run in (*row.runs, *row.sources))

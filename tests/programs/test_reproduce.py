@@ -72,7 +72,11 @@ def test_mini_is_the_budget_of_the_study():
     assert mini_run("cifar_pas_linear").config.lr_resets == (5.0, 8.0)
 
 
-STUDY = {planned.row["row"]: planned.runs for planned in plan_of("study").rows}
+STUDY = {
+    planned.row["row"]: planned.runs
+    for table in ("study", "study_one_seed")
+    for planned in plan_of(table).rows
+}
 STORED = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*/config.json"))]
 
 

@@ -14,7 +14,9 @@ PRESETS = ("mini", "small", "paper")
 class ReproduceConfig:
     """A table of a paper, to be trained and measured."""
 
-    table: str = option("", "Table: 2 to 10, adaptive, ablation, transfer, time, pas, llr or study.")
+    table: str = option(
+        "", "Table: 2 to 10, adaptive, ablation, transfer, time, pas, llr, study or study_one_seed."
+    )
     preset: str = option(
         "mini",
         "Budget: mini is for two CPU cores, small for a few hours on one GPU, paper is the full recipe.",
