@@ -51,7 +51,6 @@ def run_one(folder: pathlib.Path, config_name: str, seed: int) -> None:
         net, splits.test, attacks=ATTACKS, epsilon=config.epsilon, norm=config.norm, checks=False
     )
     result.write_text(found.to_json())
-    print(f"{config_name}, seed {seed}: worst case {100 * found.worst_case_accuracy:.1f} %", flush=True)
     keras.backend.clear_session()
 
 
@@ -61,23 +60,23 @@ def read_config(name: str, seed: int, workdir: pathlib.Path | None) -> TrainConf
     return PROGRAM.read([*arguments, *([] if workdir is None else [f"--workdir={workdir}"])])[0]
 
 
-def results(folder: pathlib.Path, config: str) -> list[dict]:
-    """The evaluations of a config, one a seed."""
-    paths = sorted(folder.glob(f"{config}_seed*/evaluation.json"))
-    return [json.loads(path.read_text()) for path in paths]
+def results(folder: pathlib.Path, config: str, seeds: Sequence[int]) -> dict[int, dict]:
+    """The evaluations of a config by seed, of those that are there."""
+    paths = {seed: folder / f"{config}_seed{seed}" / "evaluation.json" for seed in seeds}
+    return {seed: json.loads(path.read_text()) for seed, path in paths.items() if path.exists()}
 
 
 def shown(values: Sequence[float]) -> str:
-    """Mean and standard deviation over seeds, in per cent."""
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{100 * statistics.mean(values):.1f} ± {100 * spread:.1f}"
+    """Mean and standard deviation over seeds, in per cent; one seed has no deviation."""
+    mean = f"{100 * statistics.mean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {100 * statistics.stdev(values):.1f}"
 
 
-def summary(folder: pathlib.Path) -> str:
-    """The table, in Markdown."""
+def summary(folder: pathlib.Path, configs: Sequence[str], seeds: Sequence[int]) -> str:
+    """The means over seeds, as a table in Markdown."""
     rows = [("run", "seeds", "clean %", "PGD-50 (CE) %", "margin-PGD-50 x 5 %", "worst case %")]
-    for config in CONFIGS:
-        found = results(folder, config)
+    for config in configs:
+        found = list(results(folder, config, seeds).values())
         if not found:
             continue
         accuracy = [{a["name"]: a["accuracy"] for a in report["attacks"]} for report in found]
@@ -94,8 +93,18 @@ def summary(folder: pathlib.Path) -> str:
     return table(rows)
 
 
+def each_seed(folder: pathlib.Path, configs: Sequence[str], seeds: Sequence[int]) -> str:
+    """The accuracies of every run, one line each."""
+    return "\n".join(
+        f"{config}, seed {seed}: {100 * report['clean_accuracy']:.1f} % clean, "
+        f"{100 * report['worst_case_accuracy']:.1f} % robust"
+        for config in configs
+        for seed, report in results(folder, config, seeds).items()
+    )
+
+
 def main() -> None:
-    """Runs what is missing, and prints the table."""
+    """Runs what is missing, and prints the table, then every run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/study"))
     parser.add_argument("--configs", default=",".join(CONFIGS), help="configs/digits_NAME.flags")
@@ -105,9 +114,10 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print what is there")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
+    configs = arguments.configs.split(",")
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
     if arguments.worker is not None:
-        seeds = [int(seed) for seed in arguments.seeds.split(",")]
-        jobs = [(config, seed) for seed in seeds for config in arguments.configs.split(",")]
+        jobs = [(config, seed) for seed in seeds for config in configs]
         for config, seed in jobs[arguments.worker :: arguments.processes]:
             run_one(folder, config, seed)
         return
@@ -117,7 +127,8 @@ def main() -> None:
         codes = [worker.wait() for worker in workers]
         if any(codes):
             raise SystemExit("A worker failed.")
-    print(summary(folder))
+    print(summary(folder, configs, seeds))
+    print("\n" + each_seed(folder, configs, seeds))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Numbers in README.md and docs/ come from files in results/, or say why they need none."""
 
-import collections
 import json
 import math
 import re
@@ -9,8 +8,9 @@ import pytest
 
 from benchmarks.record import PRINTED, record, without_paths
 from benchmarks.results_tables import ROOT
+from tests.doc_examples import TUTORIALS
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 ANALYSES = ROOT / "results" / "analysis"
 SOURCE = re.compile(r"<!-- from: (.*?) -->\n\n?((?:.+\n)+)")
 TABLE = re.compile(r"((?:^\|.*\n)+)", re.M)
@@ -19,8 +19,6 @@ WRITTEN = re.compile(r"<!-- (table: \w+|attackbench) -->.*?<!-- (end: \w+|end of
 # What stands before any other table of numbers: files in results/printed, or why nothing was measured.
 KNOWN = re.compile(r"<!-- (from|not measured): .+ -->$")
 NUMBER = re.compile(r"[+-]?\.?\d")
-# How many tables of a page have a command beside them and no record yet. Only fewer may come.
-WITHOUT_RECORD = {"digits.md": 1, "schedules.md": 1}
 
 
 def blocks():
@@ -71,8 +69,7 @@ def numbers_in(text):
 
 
 def test_a_table_of_numbers_names_its_source():
-    unknown = [page for page, before in tables() if not KNOWN.match(before)]
-    assert collections.Counter(unknown) == WITHOUT_RECORD
+    assert not [page for page, before in tables() if not KNOWN.match(before)]
 
 
 @pytest.mark.parametrize(("files", "block"), blocks())
@@ -111,6 +108,31 @@ def test_a_record_has_the_command_and_no_path_of_a_machine(tmp_path):
 def test_a_command_that_fails_leaves_no_record(tmp_path):
     assert record("name", ["python", "-c", "print(1); raise SystemExit(3)"], tmp_path) == 3
     assert not list(tmp_path.iterdir())
+
+
+ACCURACIES = r"(\d+\.\d) % clean, (\d+\.\d) % robust"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("digits_*.flags")), ids=lambda path: path.stem
+)
+def test_a_config_of_digits_expects_what_its_run_reached(path):
+    records = "".join((PRINTED / name).read_text() for name in ("digits_study.txt", "digits_configs.txt"))
+    reached = re.findall(f"^{path.stem.removeprefix('digits_')}, seed 0: {ACCURACIES}$", records, re.M)
+    assert re.findall(rf"^# Expected: {ACCURACIES} \(best epoch, seed 0, ", path.read_text(), re.M) == reached
+    assert len(reached) == 1
+
+
+def test_swift_is_as_near_to_autoattack_as_the_page_says():
+    page = (ROOT / "docs" / "fast_evaluation.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| (\S+) % \| \S+ % \| (\S+) % \| .* x \|", page, re.M)
+    above = [float(swift) - float(autoattack) for model, autoattack, swift in rows if "*" not in model]
+    assert len(above) == 13
+    mean = sum(above) / len(above)
+    assert (
+        f"on average {-mean:.2f} points below AutoAttack, and on none more than {max(above):.1f} above"
+        in page
+    )
 
 
 def test_the_smallest_losses_of_a_cosine_head_follow_from_the_formula():
