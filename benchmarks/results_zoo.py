@@ -26,6 +26,8 @@ MODELS = {
     "cifar10-pgd-at-he-wrn10-1": ("pgd_at_he_seed0", "662f1ed"),
     "cifar10-trades-wrn10-1": ("trades_seed0", "662f1ed"),
     "cifar10-trades-he-wrn10-1": ("trades_he_seed0", "662f1ed"),
+    "cifar10-free-at-wrn10-1": ("free_at_seed0", "662f1ed"),
+    "cifar10-free-at-he-wrn10-1": ("free_at_he_seed0", "662f1ed"),
 }
 #: How many flags a card stores, and how many images with logits.
 FLAGS, PROBE = 256, 4
