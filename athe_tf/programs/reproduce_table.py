@@ -14,6 +14,7 @@ from athe_tf.programs.config.serialization import differences, flag_text
 from athe_tf.programs.recipes import recipe_folder
 from athe_tf.programs.reproduce_presets import PRESETS, Preset
 from athe_tf.programs.train import PROGRAM
+from athe_tf.programs.workdir import Workdir
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.registry import unknown_name
 
@@ -56,6 +57,11 @@ class PlannedRun:
     @property
     def folder(self) -> str:
         return str(self.config.workdir)
+
+    @property
+    def model(self) -> str:
+        """What is evaluated: the ensemble of its periods, as in the tables of PAS, else its best epoch."""
+        return str(Workdir(self.folder).ensemble) if self.config.ensemble else self.folder
 
     @property
     def command(self) -> str:
@@ -142,7 +148,7 @@ def _planned_row(row, config: ReproduceConfig, preset: Preset, seeds, limit) -> 
         return PlannedRow(row, runs, sources, ())
     evaluations = tuple(
         EvaluateConfig(
-            model=run.folder,
+            model=run.model,
             protocol=row["protocol"],
             max_examples=limit,
             data_dir=config.data_dir,

@@ -72,6 +72,15 @@ def test_mini_is_the_budget_of_the_study():
     assert mini_run("cifar_pas_linear").config.lr_resets == (5.0, 8.0)
 
 
+def test_pas_with_resets_is_measured_by_its_ensemble():
+    models = {planned.row["row"]: planned.evaluations[0].model for planned in plan_of("pas", "paper").rows}
+    single = {row: model for row, model in models.items() if "with resets" not in row}
+    ensembles = {row: model for row, model in models.items() if "with resets" in row}
+    assert len(single) == 10 and len(ensembles) == 6
+    assert all(model.endswith("_seed0") for model in single.values())
+    assert all(model.endswith("_seed0/ensemble.keras") for model in ensembles.values())
+
+
 STUDY = {
     planned.row["row"]: planned.runs
     for table in ("study", "study_one_seed")
