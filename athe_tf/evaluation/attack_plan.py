@@ -37,7 +37,7 @@ class PlannedAttack:
         if self.attack is None:
             return
         try:
-            if self.hypersphere and head_of(victim) in ("linear", "unknown"):
+            if self.hypersphere and head_of(victim) in ("linear", "ensemble", "unknown"):
                 raise NotApplicable(f"it needs a hypersphere head, and '{victim.name}' has none.")
             self.attack.check_victim(victim)
             for member in self.attack.cascade(victim):

@@ -130,7 +130,14 @@ def test_adaptive_attacks_get_the_margin_and_need_a_hypersphere():
     assert planned.attack.margin == 0.15
     planned.check(victim(tiny_net("he")))
     assert planned.not_run is None
-    planned.check(victim(tiny_net("linear")))
+
+
+@pytest.mark.parametrize("head", ["linear", "ensemble"])
+def test_adaptive_attacks_are_not_run_without_a_hypersphere(head):
+    two = [tiny_net("he"), tiny_net("he")]
+    net = models.ensemble_of(two) if head == "ensemble" else tiny_net(head)
+    planned = plan_of("he2020", margin=0.15)["adaptive-pgd-20"]
+    planned.check(victim(net))
     assert "needs a hypersphere head" in planned.not_run
 
 
