@@ -32,15 +32,18 @@ def test_a_run_has_its_files(folder):
     for name in ("config.json", "flags.txt", "metrics.csv", "best.keras", "best.json"):
         assert (folder / name).is_file(), name
     assert (folder / "best.keras").stat().st_size < 500_000
-    epochs = json.loads((folder / "config.json").read_text())["epochs"]
-    assert len((folder / "metrics.csv").read_text().splitlines()) == 1 + epochs
+    config = json.loads((folder / "config.json").read_text())
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 1 + config["epochs"]
+    assert (folder / "ensemble.keras").is_file() == config["ensemble"]
 
 
 @pytest.mark.parametrize("path", EVALUATIONS, ids=lambda path: path.parts[-3])
 def test_an_evaluation_names_the_command_that_repeats_it(path):
     data = json.loads(path.read_text())
     folder = path.parent.relative_to(ROOT).as_posix()
-    assert f"--model={path.parents[1].relative_to(ROOT).as_posix()}/best.keras" in data["command"]
+    ensemble = json.loads((path.parents[1] / "config.json").read_text())["ensemble"]
+    model = path.parents[1].relative_to(ROOT) / ("ensemble.keras" if ensemble else "best.keras")
+    assert f"--model={model.as_posix()} " in data["command"]
     assert f"--output={folder}" in data["command"] and "data_dir" not in data["command"]
     assert not re.search(r'"/|=/', path.read_text())  # no absolute path of a machine
 
