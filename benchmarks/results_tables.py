@@ -33,7 +33,6 @@ COLUMNS = {
     "clean": "clean",
     "PGD-20 at scale 1 (as published)": "pgd-20 (scale 1)",
     "PGD-20 at the model's scale": "pgd-20",
-    "adaptive PGD-20": "adaptive-pgd-20",
     "swift": "swift",
     "worst case": "worst case",
 }
@@ -155,7 +154,7 @@ def accuracies(runs: list[Run]) -> str:
 
 def differences(runs: list[Run]) -> str:
     """Differences to the plain classifier of the same framework and seed, on the same images."""
-    columns = [title for title in shown_columns(runs) if title not in ("adaptive PGD-20", "worst case")]
+    columns = [title for title in shown_columns(runs) if title != "worst case"]
     lines = [["difference", "seeds", *columns, "swift, each seed"]]
     groups = in_groups(runs)
     for label, group in groups.items():

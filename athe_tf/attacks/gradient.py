@@ -302,6 +302,10 @@ class CWLinf(PGD):
 class AdaptivePGD(PGD):
     """PGD on the hypersphere-embedding training loss itself, with its scale and margin (section 4.1).
 
+    It is PGD at the model's scale, exactly: the gradient of the cross-entropy is the sum over all classes
+    l other than y of p_l (dz_l - dz_y). A margin lowers the logit of y, which multiplies every p_l by the
+    same factor, so the gradient changes its length and not its direction, and a step has a fixed length.
+
     The margin of training is not part of a model; give the one it was trained with.
 
     Example:

@@ -8,6 +8,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.heads import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
+from athe_tf.evaluation.result import AttackOutcome
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
 
@@ -22,6 +23,7 @@ class PlannedAttack:
         limit: Attack only the first images, at most this many.
         note: A remark in the result.
         hypersphere: Whether it needs a hypersphere head.
+        equals: The label of an earlier attack that provably finds the same; its result is copied.
         not_run: Why it will not be run.
     """
 
@@ -30,6 +32,7 @@ class PlannedAttack:
     limit: int | None = None
     note: str | None = None
     hypersphere: bool = False
+    equals: str | None = None
     not_run: str | None = None
 
     def check(self, victim: Victim) -> None:
@@ -44,6 +47,23 @@ class PlannedAttack:
                 member.check_victim(victim)
         except NotApplicable as error:
             self.not_run = str(error)
+
+    def copied(self, same: AttackOutcome) -> AttackOutcome:
+        """The outcome of this attack, from that of an attack that provably finds the same."""
+        if self.attack is None or self.not_run is not None or same.robust is None:
+            return AttackOutcome(self.label, None, not_run=self.not_run or same.not_run)
+        return dataclasses.replace(
+            same,
+            name=self.label,
+            settings=self.attack.settings(),
+            remarks=[] if self.note is None else [self.note],
+            seconds=0.0,
+            queries=0,
+            gradients=0,
+            nonfinite=0,
+            stages=[],
+            examples={},
+        )
 
 
 def make_plan(
@@ -79,6 +99,7 @@ def make_plan(
             own = radius if spec.epsilon is None or published is None else spec.epsilon * radius / published
             planned = _planned(spec, own, norm, published, margin, logit_scale)
             planned.label = _at(planned.label, own, epsilon)
+            planned.equals = planned.equals and _at(planned.equals, own, epsilon)
             plan.append(planned)
     for planned, label in zip(plan, _distinct([planned.label for planned in plan]), strict=True):
         planned.label = label
@@ -101,7 +122,7 @@ def _planned(
     if spec.hypersphere:
         settings["margin"] = margin
     attack = attack_names.get(spec.attack, epsilon=radius, norm=norm, **settings)
-    return PlannedAttack(label, attack, spec.limit, spec.note, spec.hypersphere)
+    return PlannedAttack(label, attack, spec.limit, spec.note, spec.hypersphere, spec.equals)
 
 
 def _at(label: str, radius: float, epsilon: float) -> str:

@@ -214,7 +214,8 @@ def _empty_result(inputs: EvaluationInputs, options: EvaluationOptions) -> Resul
 
 def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack], finished) -> None:
     for number, planned in enumerate(plan, start=1):
-        outcome = runner.run(planned, number, len(plan))
+        same = next((one for one in result.attacks if one.name == planned.equals), None)
+        outcome = runner.run(planned, number, len(plan)) if same is None else planned.copied(same)
         result.attacks.append(outcome)
         if finished is not None:
             finished(outcome)

@@ -14,7 +14,7 @@ from athe_tf.attacks.transfer import transfer_matrix
 from athe_tf.evaluation.attack_plan import make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol, protocol_for
+from athe_tf.evaluation.protocols import PROTOCOLS, AttackSpec, Protocol, get_protocol, protocol_for
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
 
@@ -51,7 +51,7 @@ def test_he2020_has_both_scales_and_the_settings_of_the_paper():
 
 def test_hypersphere_has_both_scales_and_strong_attacks_in_one_ball():
     plan = plan_of("hypersphere")
-    assert list(plan) == ["pgd-20 (scale 1)", "pgd-20", "adaptive-pgd-20", "swift"]
+    assert list(plan) == ["pgd-20 (scale 1)", "pgd-20", "swift"]
     assert [plan[label].attack.logit_scale for label in ("pgd-20 (scale 1)", "pgd-20")] == [1.0, "model"]
     assert {item.attack.threat.epsilon for item in plan.values()} == {8 / 255}
 
@@ -139,6 +139,23 @@ def test_adaptive_attacks_are_not_run_without_a_hypersphere(head):
     planned = plan_of("he2020", margin=0.15)["adaptive-pgd-20"]
     planned.check(victim(net))
     assert "needs a hypersphere head" in planned.not_run
+
+
+def test_adaptive_attacks_of_a_paper_are_copied_at_no_cost(monkeypatch):
+    specs = (AttackSpec("pgd-3"), AttackSpec("adaptive-pgd-3", hypersphere=True, equals="pgd-3", note="why"))
+    monkeypatch.setitem(PROTOCOLS, "two", Protocol("two", "", specs))
+    x, y = tiny_batch(32)
+    kwargs = {"epsilon": 0.02, "checks": False}
+    copied = athe_tf.evaluate(tiny_net("he"), x, y, protocol="two", **kwargs)["adaptive-pgd-3"]
+    own = athe_tf.evaluate(tiny_net("he"), x, y, attacks=["adaptive-pgd-3"], **kwargs)["adaptive-pgd-3"]
+    # Run or copied, every flag is the same: a margin changes no direction.
+    np.testing.assert_array_equal(copied.robust, own.robust)
+    assert 0 < own.robust.sum() < len(x) and own.queries > 0
+    assert (copied.queries, copied.gradients, copied.seconds, copied.remarks) == (0, 0, 0.0, ["why"])
+    assert copied.settings["margin"] == 0.2
+    # On a linear head it is not run, and nothing is copied.
+    outcome = athe_tf.evaluate(tiny_net("linear"), x, y, protocol="two", **kwargs)["adaptive-pgd-3"]
+    assert outcome.robust is None and "needs a hypersphere head" in outcome.not_run
 
 
 @pytest.mark.parametrize(("head", "margin"), [("he", 0.2), ("mhe", 0.1), ("fn", 0.0)])

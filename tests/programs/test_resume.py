@@ -248,7 +248,28 @@ def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
     assert path.read_bytes() == kept
     restarted.on_epoch_end(1, {"val_robust_accuracy": 0.6})
     assert path.read_bytes() != kept
-    assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.6, "epoch": 2}
+    assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.6, "epoch": 2, "ties": "last"}
+
+
+def test_the_later_of_equal_epochs_is_kept(tmp_path):
+    path = tmp_path / "best.keras"
+    keeper = BestKeeper(path, RunProgress())
+    keeper.set_model(tiny_net())
+    keeper.on_epoch_end(0, {"val_robust_accuracy": 0.5})
+    first = path.read_bytes()
+    keeper.set_model(tiny_net(seed=1))
+    keeper.on_epoch_end(1, {"val_robust_accuracy": 0.5})
+    assert path.read_bytes() != first
+    assert (keeper.progress.best, keeper.progress.best_epoch) == (0.5, 2)
+    assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.5, "epoch": 2, "ties": "last"}
+    # A backup from before the tie knows the first of the two only; the file has the later one.
+    restarted = BestKeeper(path, RunProgress(best=0.5, best_epoch=1))
+    restarted.on_train_begin()
+    assert restarted.progress.best_epoch == 2
+    # A file that is older than the backup does not take the epoch back.
+    later = BestKeeper(path, RunProgress(best=0.5, best_epoch=3))
+    later.on_train_begin()
+    assert later.progress.best_epoch == 3
 
 
 @pytest.mark.parametrize(

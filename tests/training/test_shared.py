@@ -122,11 +122,17 @@ def test_a_gradient_that_is_short_enough_is_not_changed():
 
 
 def test_early_stopping_waits_its_patience_and_says_why():
-    progress = RunProgress(best=0.5, best_epoch=2)
+    progress = RunProgress()
     callback = EarlyStopping(2, progress)
     callback.set_model(tiny_net())
-    callback.on_epoch_end(2)  # epoch 3: one epoch old
+    callback.on_epoch_end(0)  # nothing was measured yet
+    # Epoch 3 ties with epoch 2, which is no improvement.
+    for epoch, accuracy in enumerate((0.4, 0.5, 0.5)):
+        assert progress.stopped is None
+        progress.history.append({"epoch": epoch + 1, "val_robust_accuracy": accuracy})
+        callback.on_epoch_end(epoch)
     assert progress.stopped is None
+    progress.history.append({"epoch": 4, "val_robust_accuracy": 0.4})
     callback.on_epoch_end(3)
     assert progress.stopped == (
         "Stopped after epoch 4: robust validation accuracy has not improved since epoch 2."

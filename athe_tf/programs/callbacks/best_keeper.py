@@ -10,6 +10,8 @@ from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing, write_text
 
 MONITOR = "val_robust_accuracy"
+#: Which of several epochs with the highest accuracy is kept, as `best.json` says it.
+TIES = "last"
 
 
 class BestKeeper(keras.callbacks.Callback):
@@ -18,6 +20,9 @@ class BestKeeper(keras.callbacks.Callback):
     Keras' own ModelCheckpoint forgets its best value at a restart and then overwrites a better model
     (keras#17012). Here the value is part of the run's progress and also stored next to the file, so that it
     survives an interruption between the two.
+
+    Of equal epochs the last one is kept: accuracies on held-out images tie often, and the later epoch has the
+    lower learning rate.
     """
 
     def __init__(self, path, progress: RunProgress, monitor: str = MONITOR, writes: bool = True):
@@ -31,21 +36,29 @@ class BestKeeper(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         if self.path.exists() and self.value_path.exists():
             value, epoch = read_value(self.value_path)
-            if self.progress.best is None or value > self.progress.best:
+            if self.progress.best is None or (value, epoch) > (
+                self.progress.best,
+                self.progress.best_epoch or 0,
+            ):
                 self.progress.best, self.progress.best_epoch = value, epoch
 
     def on_epoch_end(self, epoch, logs=None):
-        value = (logs or {}).get(self.monitor, (logs or {}).get("val_clean_accuracy"))
+        value = monitored(logs or {}, self.monitor)
         if value is None or self.progress.stopped is not None:
             # A callback has stopped the run and restored other weights; the value does not belong to them.
             return
-        if self.progress.best is None or float(value) > self.progress.best:
+        if self.progress.best is None or float(value) >= self.progress.best:
             self.progress.best, self.progress.best_epoch = float(value), epoch + 1
             if not self.writes:
                 return
             with replacing(self.path) as temporary:
                 self.model.save(temporary)
-            write_text(self.value_path, json.dumps({"value": float(value), "epoch": epoch + 1}))
+            write_text(self.value_path, json.dumps({"value": float(value), "epoch": epoch + 1, "ties": TIES}))
+
+
+def monitored(logs, monitor: str) -> float | None:
+    """The validation accuracy that chooses epochs; the clean one if the run has no other."""
+    return logs.get(monitor, logs.get("val_clean_accuracy"))
 
 
 def read_value(path: pathlib.Path) -> tuple[float, int]:
