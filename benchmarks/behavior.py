@@ -3,10 +3,10 @@
     python -m benchmarks.behavior record FOLDER             # in each of two checkouts, with two folders
     python -m benchmarks.behavior compare FOLDER OTHER      # what differs between them
 
-Records the help of every program, the messages about malformed files, what every registered attack finds on a
-classifier of digits and in how many passes, and digests of short training runs of every framework. Digests
-depend on the processor and its number of cores: record both versions on one machine. The classifier is trained
-by the first record and read by the second: `--model=FOLDER/net.keras` names it.
+Records the help of every program, the messages about malformed files, what every registered attack finds on
+a classifier of digits and in how many passes, and digests of short training runs of every framework. Digests
+depend on the processor and its number of cores: record both versions on one machine. The classifier is
+trained by the first record and read by the second: `--model=FOLDER/net.keras` names it.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python -m benchmarks.walk
 
-Counts the calls of athe_tf's own functions, the files they are in, and how often a call is in another file than
-the one before, for the second `PGD.run` on one batch, and for `bin/evaluate --attacks=autoattack` from the command
-line to the report. Nothing here depends on the speed of the machine.
+Counts the calls of athe_tf's own functions, the files they are in, and how often a call is in another file
+than the one before, for the second `PGD.run` on one batch, and for `bin/evaluate --attacks=autoattack` from
+the command line to the report. Nothing here depends on the speed of the machine.
 """
 
 import contextlib
