@@ -14,10 +14,10 @@ from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
 from athe_tf.evaluation.images import read_images
-from athe_tf.evaluation.loading import open_model
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.result import Result
 from athe_tf.evaluation.transferred_attack import TransferredAttack
+from athe_tf.saving.opening import open_model
 
 #: Attacks on the parent whose images are tried on the file.
 ON_PARENT = ("apgd-ce", "apgd-t")
@@ -74,14 +74,14 @@ def evaluate_converted(
         options: Less common settings, as for `athe_tf.evaluate`.
     """
     options = options or EvaluationOptions()
-    victim = open_model(model)
+    victim = open_model(model).victim
     images = read_images(data, max_examples, victim.num_classes)
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "batch_size": batch_size, "seed": seed}
     if parent is None:
         result = evaluate(victim, images, attacks=attacks, checks=checks, options=options, **threat)
         result.warnings.append(WITHOUT_PARENT)
         return result
-    parent = open_model(parent)
+    parent = open_model(parent).victim
     transferred = _transferred(parent, [epsilon, *options.epsilons], norm)
     plan = [*transferred, *attacks]
     result = evaluate(victim, images, attacks=plan, checks=checks, options=options, **threat)

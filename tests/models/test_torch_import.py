@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from athe_tf import models
-from athe_tf.models.torch_architecture import guess_architecture
-from athe_tf.models.torch_checkpoint import find_state_dict, read_checkpoint
-from athe_tf.models.torch_import import import_checkpoint
-from athe_tf.models.torch_layout import used_tensors
+from athe_tf.conversion.torch_checkpoint import (
+    find_state_dict,
+    read_checkpoint,
+    read_safetensors,
+    write_safetensors,
+)
+from athe_tf.conversion.torch_import import guess_architecture, import_checkpoint
+from athe_tf.conversion.torch_layout import used_tensors
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.safetensors import read_safetensors, write_safetensors
 from tests.models import torch_networks
 from tests.models.torch_networks import CASES, FILE, MEAN, STD, STORED, images, seeded_state
 

@@ -1,6 +1,5 @@
 """`convert`: a classifier as one file for another runtime, with its card beside it."""
 
-import json
 import os
 import pathlib
 import tempfile
@@ -11,15 +10,15 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
-from athe_tf.models.torch_checkpoint import import_torch
-from athe_tf.models.torch_export import layout_of, to_torch
-from athe_tf.saving.card import describe
-from athe_tf.saving.convertible import convertible
+from athe_tf.conversion.torch_checkpoint import import_torch, write_safetensors
+from athe_tf.conversion.torch_export import layout_of, to_torch
+from athe_tf.layers.cosine_dense import ANGULAR_CLIP, CosineDense
+from athe_tf.models.card import describe, write_card
 from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import InputError, check, check_choice
-from athe_tf.utils.files import replacing, write_text
-from athe_tf.utils.safetensors import write_safetensors
+from athe_tf.utils.files import replacing
 
 #: The formats of `convert`.
 FORMATS = tuple(name for name in EXPORT_SUFFIXES if name != "saved_model")
@@ -69,14 +68,8 @@ def convert(
     if format == "torch":
         card["layout"] = layout_of(net).name
     _WRITERS[format](net, path, images)
-    write_text(card_path(path), json.dumps(card, indent=2) + "\n")
+    write_card(path, card)
     return card
-
-
-def card_path(path: str | os.PathLike) -> pathlib.Path:
-    """Where the card of a file is: `net.onnx.json` for `net.onnx`."""
-    path = pathlib.Path(path)
-    return path.with_name(f"{path.name}.json")
 
 
 def _write_torch(net: keras.Model, path: pathlib.Path, images) -> None:
@@ -143,3 +136,55 @@ _WRITERS: dict[str, Callable[[keras.Model, pathlib.Path, Any], None]] = {
     "litert": _write_litert,
     "litert_int8": _write_litert_int8,
 }
+
+
+class ArctangentHead(CosineDense):
+    """An angular `CosineDense` without the arc cosine, which LiteRT does not have.
+
+    The angle is atan2(sqrt(1 - c²), c) for a cosine c.
+    """
+
+    def call(self, inputs):
+        limit = 1.0 - ANGULAR_CLIP
+        cosines = ops.clip(self.similarities(inputs), -limit, limit)
+        return -self.scale * ops.arctan2(ops.sqrt(1.0 - ops.square(cosines)), cosines)
+
+
+def convertible(net: keras.Model) -> keras.Model:
+    """A copy of `net` that computes the same logits, up to rounding, with operations that convert.
+
+    The normalization of the input becomes a `Rescaling`, whose numbers are part of the graph: the converter
+    to ONNX takes those of a `Normalization` for inputs. An angular head becomes an `ArctangentHead`.
+
+    Args:
+        net: A functional or Sequential classifier.
+    """
+    try:
+        copy = keras.models.clone_model(net, clone_function=_copied)
+    except ValueError as error:
+        raise InputError(
+            f"Only functional and Sequential models can be converted. Received: {type(net).__name__} "
+            f"'{net.name}'. Export it as a SavedModel."
+        ) from error
+    kept = [weight for layer in net.layers for weight in _kept_weights(layer)]
+    copy.set_weights([np.asarray(weight) for weight in kept])
+    return copy
+
+
+def _copied(layer: keras.layers.Layer) -> keras.layers.Layer:
+    if isinstance(layer, keras.layers.Normalization):
+        mean, variance = (np.ravel(value).astype(float) for value in (layer.mean, layer.variance))
+        std = np.sqrt(variance)
+        return keras.layers.Rescaling((1 / std).tolist(), (-mean / std).tolist(), name=layer.name)
+    if isinstance(layer, CosineDense) and layer.angular:
+        return ArctangentHead.from_config(layer.get_config())
+    return type(layer).from_config(layer.get_config())
+
+
+def _kept_weights(layer: keras.layers.Layer) -> list:
+    """The weights that the copy of a layer has too."""
+    if isinstance(layer, keras.layers.Normalization):
+        return []
+    if isinstance(layer, keras.Model):
+        return [weight for inner in layer.layers for weight in _kept_weights(inner)]
+    return layer.weights

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 
+from athe_tf.conversion.torch_layout import LAYOUTS, TorchLayout, layers_with_weights
 from athe_tf.layers.batch_norm import BatchNorm
 from athe_tf.models.builder import NORMALIZATION
-from athe_tf.models.torch_layout import LAYOUTS, TorchLayout, layers_with_weights
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.keras_compat import producer
 

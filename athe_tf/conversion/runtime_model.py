@@ -1,6 +1,5 @@
 """ONNX and LiteRT files as victims: logits from another runtime, without gradients."""
 
-import json
 import pathlib
 import threading
 import warnings
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.saving.converted_file import card_path
+from athe_tf.models.card import read_card
+from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 
@@ -33,7 +32,7 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
     path = pathlib.Path(path)
     check(path.is_file(), f"There is no model file '{path}'.")
     run, classes = (_onnx if path.suffix == ".onnx" else _litert)(path)
-    digest = file_digest(path)
+    digest, card = file_digest(path), read_card(path)
 
     def logits(x):
         found = tf.numpy_function(run, [tf.cast(x, tf.float32)], tf.float32, stateful=False)
@@ -41,26 +40,13 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
 
     return Victim(
         logits,
-        scale=_card(path).get("scale") or 1.0,
+        scale=card.get("scale") or 1.0,
         num_classes=classes,
         name=path.name,
-        facts=_card(path),
+        facts=card,
         differentiable=False,
         digest=lambda: digest,
     )
-
-
-def _card(path: pathlib.Path) -> dict:
-    beside = card_path(path)
-    if not beside.exists():
-        return {}
-    try:
-        card = json.loads(beside.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(
-            f"The card '{beside}' cannot be read: {error}. Export the model again, or remove the card."
-        ) from error
-    return card if isinstance(card, dict) else {}
 
 
 def _onnx(path: pathlib.Path) -> tuple[Callable, int]:
