@@ -1,7 +1,6 @@
 from .converted_file import convert
-from .torch_export import to_torch
 from .torch_import import from_torch
-from .torch_layout import load_torch_weights
+from .torch_weights import load_torch_weights, to_torch
 
 __all__ = [
     "convert",

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import ops
 
 from athe_tf.conversion.torch_checkpoint import import_torch, write_safetensors
-from athe_tf.conversion.torch_export import layout_of, to_torch
+from athe_tf.conversion.torch_weights import layout_of, to_torch
 from athe_tf.layers.cosine_dense import ANGULAR_CLIP, CosineDense
 from athe_tf.models.card import describe, write_card
 from athe_tf.utils.choices import EXPORT_SUFFIXES

@@ -10,13 +10,8 @@ import keras
 import numpy as np
 
 from athe_tf.conversion.torch_checkpoint import find_state_dict, read_checkpoint
-from athe_tf.conversion.torch_layout import (
-    LAYOUTS,
-    NORMALIZATIONS,
-    TorchLayout,
-    load_torch_weights,
-    used_tensors,
-)
+from athe_tf.conversion.torch_layout import LAYOUTS, TorchLayout
+from athe_tf.conversion.torch_weights import NORMALIZATIONS, load_torch_weights, used_tensors
 from athe_tf.models.bottleneck_resnet import DEPTHS
 from athe_tf.models.builder import Statistics, build
 from athe_tf.models.names import parse_name
@@ -25,6 +20,8 @@ from athe_tf.utils.errors import InputError, check
 # The size of the images for which families of networks were published; 32 for others.
 _IMAGE_SIZES = {"bottleneck": 224, "lenet": 28}
 _ACTIVATIONS = {"dm_wrn": "silu"}
+# What our networks call their first convolution.
+_STEMS = ("conv1", "init_conv", "group1_conv1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,8 +184,9 @@ def _last_layer(tensors: Mapping[str, np.ndarray], arch: str) -> tuple[np.ndarra
 
 
 def _channels(tensors: Mapping[str, np.ndarray]) -> int:
-    """The channels of the images: the inputs of the first convolution in the checkpoint."""
-    return next((value.shape[1] for value in tensors.values() if value.ndim == 4), 3)
+    """The channels of the images: the inputs of the first convolution, wherever it is in the checkpoint."""
+    modules = (layout.module_of(layer) for layout in LAYOUTS for layer in _STEMS)
+    return next((tensors[f"{name}.weight"].shape[1] for name in modules if f"{name}.weight" in tensors), 3)
 
 
 def _normalization(tensors: Mapping[str, np.ndarray], mean: Statistics | None, std: Statistics | None):

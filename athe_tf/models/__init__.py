@@ -35,7 +35,7 @@ from athe_tf.utils.lazy import attach_stub
 
 _FROM_CONVERSION = {
     "from_torch": "athe_tf.conversion.torch_import",
-    "load_torch_weights": "athe_tf.conversion.torch_layout",
-    "to_torch": "athe_tf.conversion.torch_export",
+    "load_torch_weights": "athe_tf.conversion.torch_weights",
+    "to_torch": "athe_tf.conversion.torch_weights",
 }
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__, _FROM_CONVERSION)

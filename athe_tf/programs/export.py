@@ -91,7 +91,7 @@ def _write_saved_model(net, config: ExportConfig, settings: dict) -> str:
 def _write_file(net, config: ExportConfig, settings: dict) -> str:
     """Writes a file and its card, and returns what to tell the user."""
     from athe_tf.conversion.converted_file import convert
-    from athe_tf.conversion.torch_export import layout_of
+    from athe_tf.conversion.torch_weights import layout_of
     from athe_tf.models.card import card_path
 
     images = _calibration_images(config, settings) if config.format == "litert_int8" else None

@@ -76,17 +76,8 @@ def action(config: ImportTorchConfig, extra: dict) -> None:
     start_tensorflow()
     from athe_tf.conversion.torch_import import import_checkpoint
 
-    imported = import_checkpoint(
-        config.checkpoint,
-        config.arch,
-        entry=config.entry,
-        head=config.head,
-        scale=config.scale,
-        mean=config.mean or None,
-        std=config.std or None,
-        activation=config.activation,
-        image_size=config.image_size,
-    )
+    options = {name: value or None for name, value in vars(config).items() if name != "output"}
+    imported = import_checkpoint(options.pop("checkpoint"), options.pop("arch"), **options)
     with replacing(output) as temporary:
         imported.net.save(temporary)
     say("\n".join(_lines(config, imported)))

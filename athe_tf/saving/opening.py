@@ -8,8 +8,8 @@ from typing import Any
 import keras
 
 from athe_tf.conversion.runtime_model import open_runtime_model
+from athe_tf.models.adapters import with_input_range
 from athe_tf.models.features import known_graph
-from athe_tf.models.input_range import with_input_range
 from athe_tf.models.victim import Victim, in_range, victim_of
 from athe_tf.saving.keras_file import load_model
 from athe_tf.saving.model_path import find_model, is_imported
