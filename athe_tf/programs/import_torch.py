@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import Any
 
 from athe_tf.models.names import ACTIVATIONS, HEADS, check_name
 from athe_tf.programs.command_line import Program, say, warn
@@ -76,8 +77,9 @@ def action(config: ImportTorchConfig, extra: dict) -> None:
     start_tensorflow()
     from athe_tf.conversion.torch_import import import_checkpoint
 
-    options = {name: value or None for name, value in vars(config).items() if name != "output"}
-    imported = import_checkpoint(options.pop("checkpoint"), options.pop("arch"), **options)
+    settings: dict[str, Any] = {name: value or None for name, value in vars(config).items()}
+    del settings["output"]
+    imported = import_checkpoint(**settings)
     with replacing(output) as temporary:
         imported.net.save(temporary)
     say("\n".join(_lines(config, imported)))

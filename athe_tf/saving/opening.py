@@ -22,6 +22,12 @@ from athe_tf.utils.imports import import_object
 class OpenedModel:
     """A model that was opened.
 
+    Example:
+
+    >>> opened = athe_tf.saving.open_model(net)
+    >>> opened.net is net, opened.card
+    (True, {})
+
     Attributes:
         source: What the user named: a name, a path, or the object itself.
         victim: The model as attacks see it, for images in [0, 1].
