@@ -98,7 +98,20 @@ def _write_onnx(net: keras.Model, path: pathlib.Path, images) -> None:
 
 
 def _write_litert(net: keras.Model, path: pathlib.Path, images) -> None:
-    _save_litert(net, path, lambda converter: None)
+    copy = convertible(net)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of statistics for the input, which is float32 here
+        copy.export(folder, format="tf_saved_model", verbose=False)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        if images is not None:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.representative_dataset = lambda: ([image[None]] for image in images)
+            # Operations without a form in eight bits, such as those of an angular head, stay in float32.
+            sets = tf.lite.OpsSet
+            converter.target_spec.supported_ops = [sets.TFLITE_BUILTINS_INT8, sets.TFLITE_BUILTINS]
+        content = converter.convert()
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _write_litert_int8(net: keras.Model, path: pathlib.Path, images) -> None:
@@ -107,33 +120,13 @@ def _write_litert_int8(net: keras.Model, path: pathlib.Path, images) -> None:
         "Eight bits need images to measure the ranges of activations. Expected `images` of shape "
         f"(N, {', '.join(map(str, net.input_shape[1:]))}). Received: {getattr(images, 'shape', None)}.",
     )
-
-    def quantize(converter) -> None:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.representative_dataset = lambda: ([image[None]] for image in np.asarray(images, "float32"))
-        # Operations without a form in eight bits, such as those of an angular head, stay in float32.
-        sets = tf.lite.OpsSet
-        converter.target_spec.supported_ops = [sets.TFLITE_BUILTINS_INT8, sets.TFLITE_BUILTINS]
-
-    _save_litert(net, path, quantize)
-
-
-def _save_litert(net: keras.Model, path: pathlib.Path, configure: Callable[[Any], None]) -> None:
-    copy = convertible(net)
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of statistics for the input, which is float32 here
-        copy.export(folder, format="tf_saved_model", verbose=False)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-        configure(converter)
-        content = converter.convert()
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    _write_litert(net, path, np.asarray(images, "float32"))
 
 
 _WRITERS: dict[str, Callable[[keras.Model, pathlib.Path, Any], None]] = {
     "torch": _write_torch,
     "onnx": _write_onnx,
-    "litert": _write_litert,
+    "litert": lambda net, path, images: _write_litert(net, path, None),
     "litert_int8": _write_litert_int8,
 }
 

@@ -54,3 +54,18 @@ def test_every_program_looks_at_the_images_that_the_run_was_trained_on(run, load
     file = [f"--model={run}", "--format=litert_int8", "--calibration_images=2"]
     assert start(monkeypatch, export, *file, f"--output={tmp_path / 'net.tflite'}") == 0
     assert loaded == [("digits", None, 8, 10, None)] * 3
+
+
+def test_a_size_of_ones_own_goes_without_the_resize_of_the_run(run, loaded, tmp_path, monkeypatch):
+    flags = [f"--model={run}", "--what=class_bias", "--steps=1", "--max_examples=4", "--image_size=8"]
+    assert start(monkeypatch, analyze, *flags, f"--output={tmp_path / 'analysis'}") == 0
+    assert loaded == [("digits", None, 8, None, None)]
+
+
+def test_an_analysis_with_another_resize_is_not_taken_for_the_same(run, tmp_path, monkeypatch, capsys):
+    flags = [f"--model={run}", "--what=class_bias", "--steps=1", "--max_examples=4"]
+    flags += ["--image_size=8", f"--output={tmp_path / 'analysis'}"]
+    assert start(monkeypatch, analyze, *flags) == start(monkeypatch, analyze, *flags) == 0
+    assert capsys.readouterr().out.count("kept from before") == 1
+    assert start(monkeypatch, analyze, *flags, "--resize_size=10") == 0
+    assert "kept from before" not in capsys.readouterr().out
