@@ -44,9 +44,7 @@ def preact_resnet18(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
         He et al., "Identity Mappings in Deep Residual Networks", ECCV 2016.
         Rice et al., "Overfitting in Adversarially Robust Deep Learning", ICML 2020.
     """
-    x = _body(x, blocks, width, shortcut_of_input=False)
-    x = blocks.norm_act(x, name="bn")
-    return keras.layers.GlobalAveragePooling2D(name="features")(x)
+    return _preact_resnet18(x, blocks, width, shortcut_of_input=False)
 
 
 def preact_resnet18_fast(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
@@ -59,8 +57,7 @@ def preact_resnet18_fast(x, blocks: Blocks, width: int = 16) -> keras.KerasTenso
         Wong et al., "Fast is better than free", ICLR 2020.
         Andriushchenko and Flammarion, "Understanding and Improving Fast Adversarial Training", NeurIPS 2020.
     """
-    x = _body(x, blocks, width, shortcut_of_input=True)
-    return keras.layers.GlobalAveragePooling2D(name="features")(x)
+    return _preact_resnet18(x, blocks, width, shortcut_of_input=True, last_norm=False)
 
 
 def preact_resnet18_nfgsm(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
@@ -70,17 +67,16 @@ def preact_resnet18_nfgsm(x, blocks: Blocks, width: int = 16) -> keras.KerasTens
         de Jorge et al., "Make Some Noise: Reliable and Efficient Single-Step Adversarial Training",
         NeurIPS 2022.
     """
-    x = _body(x, blocks, width, shortcut_of_input=True)
-    x = blocks.norm_act(x, name="bn")
-    return keras.layers.GlobalAveragePooling2D(name="features")(x)
+    return _preact_resnet18(x, blocks, width, shortcut_of_input=True)
 
 
-def _body(x, blocks: Blocks, width: int, shortcut_of_input: bool):
+def _preact_resnet18(x, blocks: Blocks, width: int, shortcut_of_input: bool, last_norm: bool = True):
     x = blocks.conv(x, channels(64, width), name="conv1")
     for index, (standard, stride) in enumerate(LAYOUT):
         filters, name = channels(standard, width), block_name(index)
         x = preact_block(x, blocks, filters, stride, name, shortcut_of_input=shortcut_of_input)
-    return x
+    x = blocks.norm_act(x, name="bn") if last_norm else x
+    return keras.layers.GlobalAveragePooling2D(name="features")(x)
 
 
 def preact_block(x, blocks: Blocks, filters: int, stride: int, name: str, *, shortcut_of_input: bool = False):
