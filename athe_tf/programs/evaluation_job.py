@@ -91,8 +91,9 @@ class EvaluationJob:
         }
         with over_devices(self.devices), warnings_as_lines("bin/evaluate"):
             if config.is_converted:
-                parent = config.parent and open_model(config.parent, input_range=config.input_range).victim
-                common |= {"parent": parent, "attacks": config.attacks or ON_FILE}
+                common |= {"parent": None, "attacks": config.attacks or ON_FILE}
+                if config.parent:
+                    common["parent"] = open_model(config.parent, input_range=config.input_range).victim
                 result = evaluate_converted(self.victim, self.images, **common)
                 if result.conversion is not None:
                     result.conversion["parent"] = config.parent  # as the user knows it
