@@ -5,8 +5,9 @@
     python -m benchmarks.mutation --only=A6,A7
     python -m benchmarks.mutation --list
 
-Works in a copy of the files that git knows. The tests of all chosen slips must pass before anything is changed;
-then each slip runs its own tests and is killed if they fail. Exits with 1 if a list does not fit the code.
+Works in a copy of the files that git knows. The tests of all chosen slips must pass before anything is
+changed; then each slip runs its own tests and is killed if they fail. Exits with 1 if a list does not fit
+the code.
 """
 
 import argparse
