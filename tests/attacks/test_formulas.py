@@ -9,9 +9,11 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks import apgd_steps, constraint_relaxation, losses
+from athe_tf.attacks.cascade import black_box_suspicions
 from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.gradients import gradient_of, mean_gradient
+from athe_tf.attacks.engine.model_checks import saturated_share
 from athe_tf.attacks.engine.results import AttackResult, Attempt, Stage, misclassified
 from athe_tf.attacks.moving_radius import Walk
 from athe_tf.threat import threat_model
@@ -299,6 +301,111 @@ def test_cw_starts_further_restarts_a_tenth_beside_the_image():
         attack.attempt(victim, x, y, ids, rng.fold(0), tf.constant(round_index))
     assert not seen[0].numpy().any()
     np.testing.assert_allclose(seen[1].numpy().std(), 0.1, rtol=0.03)
+
+
+# -- starts, directions and targets ------------------------------------------------------------------------
+
+
+def pixels_as_logits(count):
+    return attacks.Victim(lambda x: tf.reshape(x, [tf.shape(x)[0], -1])[:, :count], num_classes=count)
+
+
+def test_every_pair_of_every_image_has_its_own_direction_and_every_iteration_others():
+    drawn = []
+
+    class Witness(attacks.NES):
+        @staticmethod
+        def draw(seed, ids, shape):
+            drawn.append((int(seed), np.asarray(ids)))
+            return rng.normal(seed, ids, shape)
+
+    x, y = tf.fill([3, 2, 2, 1], 0.5), tf.zeros([3], tf.int32)
+    attack = Witness(0.1, samples=4, steps=2, chunk=100)
+    victim = attacks.Victim(lambda v: 9.0 * tf.one_hot(tf.zeros(tf.shape(v)[:1], tf.int32), 3), num_classes=3)
+    attack.search(victim, x, y, tf.constant([7, 8, 9]), rng.fold(0))
+    assert len(drawn) == 2
+    for _, ids in drawn:
+        np.testing.assert_array_equal(ids, np.arange(28, 40))  # 4 * id + pair
+    assert drawn[0][0] != drawn[1][0]
+
+
+def test_the_margin_of_the_he_loss_is_multiplied_by_the_scale_that_the_loss_sees():
+    logits = tf.constant([[6.0, 3.0, -3.0]])
+    victim = attacks.Victim(lambda x: logits, num_classes=3)
+    victim.scale = 15.0
+    for logit_scale, factor in (("model", 1.0), (30.0, 2.0)):
+        attack = attacks.PGD(0.1, loss="he", margin=0.2, logit_scale=logit_scale)
+        loss, seen = attack.objective(victim, tf.constant([0]), [])(None)
+        lowered = factor * (logits.numpy()[0] - 15.0 * 0.2 * np.array([1, 0, 0]))
+        np.testing.assert_allclose(loss, np.log(np.exp(lowered).sum()) - lowered[0], rtol=1e-6)
+        np.testing.assert_array_equal(seen, logits)
+
+
+def test_more_targets_do_not_change_the_starts_of_earlier_ones():
+    victim = pixels_as_logits(5)
+    seeds = {}
+    for count in (2, 4):
+        attack = attacks.get("multitargeted-1x2", epsilon=0.1, n_targets=count)
+        for number in range(2 * count):
+            seed = int(attack.round_seed(victim, rng.fold(0), number))
+            seeds.setdefault(attack.split(victim, number), set()).add(seed)
+    assert all(len(found) == 1 for found in seeds.values())
+    assert len(set.union(*seeds.values())) == len(seeds) == 8
+
+
+def test_restarts_of_gradient_attacks_have_seeds_of_their_own():
+    attack = attacks.PGD(0.1, restarts=3)
+    assert len({int(attack.round_seed(None, rng.fold(0), number)) for number in range(3)}) == 3
+
+
+def test_the_first_round_of_constraint_relaxation_steps_by_half_of_epsilon_and_once_by_a_quarter():
+    points = []
+
+    def logits(x):
+        """The margin of the second class is highest where the first pixel is 0.495, and never positive."""
+        first = x[:, 0, 0, 0]
+        points.append(float(first[0]))
+        return tf.stack([0 * first + 9.0, -tf.abs(first - 0.495)], axis=1)
+
+    attack = attacks.get("cr", epsilon=0.04)
+    attack.threat.random_start = lambda x, *_: x - 0.04
+    victim = attacks.Victim(logits, num_classes=2)
+    attack._short_pgd(victim, tf.fill([1, 2, 1, 1], 0.5), tf.zeros([1], tf.int32), tf.range(1), rng.fold(0))
+    expected = [0.46, 0.48, 0.5, 0.48, 0.5, 0.48, 0.49, 0.51, 0.49, 0.51, 0.49]
+    np.testing.assert_allclose(points, expected, atol=1e-6)
+
+
+def test_every_target_and_restart_of_constraint_relaxation_has_its_own_start():
+    seeds = []
+    attack = attacks.get("cr", epsilon=0.04, n_targets=2, restarts=2, cycles=1)
+
+    def random_start(x, ids, seed):
+        seeds.append(int(seed[0]))
+        return x
+
+    attack.threat.random_start = random_start
+    victim, x = pixels_as_logits(3), tf.fill([1, 2, 2, 1], 0.5)
+    memory = tf.constant([[1.0, 2.0, np.inf, np.inf, np.inf]])
+    for number in range(2, 6):
+        attack._reach_target(
+            victim, x, tf.zeros([1], tf.int32), tf.range(1), rng.fold(0), tf.constant([number]), memory
+        )
+    assert len(seeds) == len(set(seeds)) == 4
+
+
+def test_a_black_box_attack_may_find_a_five_hundredth_before_it_is_suspicious():
+    def robust(share):
+        success = np.arange(1000) >= 1000 * share
+        result = AttackResult.before(np.zeros([1000, 1, 1, 1]), success)
+        return result
+
+    for gradient, square, suspicious in ((0.5, 0.499, 0), (0.5, 0.497, 1), (0.5, 0.6, 0)):
+        results = {"apgd-ce": robust(gradient), "square": robust(square)}
+        assert len(black_box_suspicions(results)) == suspicious
+
+
+def test_a_margin_of_sixteen_is_saturated():
+    assert saturated_share([[16.0, 0.0], [15.9, 0.0]], [0, 0]) == 0.5
 
 
 # -- the engine --------------------------------------------------------------------------------------------
