@@ -65,7 +65,7 @@ SLIPS = (
         HERE + "fab.py",
         "nearer = tf.logical_and(wrong, distance < norm)",
         "nearer = wrong",
-        (FAB + "test_the_radius_is_found_and_success_is_exact",),
+        FORMULAS,
     ),
     Slip("A11", HERE + "apgd_steps.py", "none + 0.2 * size", "none + 0.5 * size", FORMULAS),
     Slip("A12", HERE + "apgd_steps.py", "moved / self.shrink if resumed", "moved if resumed", FORMULAS),
@@ -81,7 +81,7 @@ SLIPS = (
         HERE + "apgd.py",
         "Iterate(start, tf.zeros_like(x), tf.fill(tf.shape(x)[:1], -math.inf))",
         "Iterate(start, tf.zeros_like(x), tf.zeros(tf.shape(x)[:1]))",
-        (APGD + "test_scale_free_losses_find_exactly_the_images_within_epsilon",),
+        FORMULAS,
     ),
     Slip("A15", HERE + "fmn.py", "LAST_GAMMA = 0.001", "LAST_GAMMA = 0.01", FORMULAS),
     Slip(
@@ -193,7 +193,7 @@ SLIPS = (
         HERE + "square.py",
         "unused / self.channels + held",
         "unused + held",
-        (SQUARE + "test_in_l2_a_proposal_changes_two_windows_and_empties_one",),
+        FORMULAS,
     ),
     Slip(
         "A37",
@@ -228,7 +228,7 @@ SLIPS = (
         HERE + "zoo.py",
         "queries + MOST_QUERIES_PER_UPDATE > budget",
         "queries + 2 > budget",
-        (BLACK_BOX + "test_images_stay_admissible_inputs_untouched_budgets_kept",),
+        FORMULAS,
     ),
     Slip(
         "A42",
@@ -249,7 +249,7 @@ SLIPS = (
         HERE + "gradient.py",
         "x_adv = where_rows(success, here.x_adv, there.x_adv)",
         "x_adv = there.x_adv",
-        (GRADIENT + "test_any_iterate_is_at_least_as_strong_as_the_last",),
+        FORMULAS,
     ),
     Slip(
         "A45",
@@ -291,7 +291,7 @@ SLIPS = (
         HERE + "scale_sweep.py",
         "*(scale / victim.scale for scale in self.scales)",
         "*self.scales",
-        ("tests/attacks/test_scale_sweep.py::test_the_verdict_is_the_union_of_all_scales_and_the_margin",),
+        FORMULAS,
     ),
     Slip(
         "A51",
