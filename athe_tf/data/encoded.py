@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data import validate
 from athe_tf.data.decoding import ImageDecoder
 from athe_tf.data.random_resized_crop import RandomResizedCrop
 from athe_tf.data.resize import central_view, resize
 from athe_tf.data.source import ImageSource, to_float, with_options, without_autograph
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.graph_checks import readable_errors
+from athe_tf.utils.images_and_labels import check_classes, check_labels
 from athe_tf.utils.label_checks import checked_labels
 
 
@@ -61,8 +61,8 @@ class EncodedSource(ImageSource):
         batches = self._in_order(256, min(int(max_examples or 0), len(self))).as_numpy_iterator()
         with readable_errors():
             images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-        validate.check_labels(labels, len(labels))
-        validate.check_range(labels, self.num_classes)
+        check_labels(labels, len(labels))
+        check_classes(labels, self.num_classes)
         return images, labels.astype(np.int64)
 
     def batches(self, batch_size: int) -> tf.data.Dataset:

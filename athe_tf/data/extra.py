@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from athe_tf.data import npz, validate
+from athe_tf.data import npz
 from athe_tf.data.images import ImageSet, as_float
 from athe_tf.data.mixed import MixedSet
 from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS
 from athe_tf.data.splits import Splits
 from athe_tf.utils.archives import Archive
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.images_and_labels import SAME_CLASSES, check_classes, check_images, check_labels
 
 
 def with_extra(
@@ -45,11 +46,11 @@ def with_extra(
         images = archive.read(EXTRA_IMAGES)
         if labels_by is None:
             labels = archive.read(EXTRA_LABELS)
-    validate.check_images(images, EXTRA_IMAGES)
+    check_images(images, EXTRA_IMAGES)
     if labels_by is not None:
         labels = predictions(labels_by, images)
-    validate.check_labels(labels, len(images), EXTRA_LABELS)
-    validate.check_range(labels, splits.num_classes, EXTRA_LABELS)
+    check_labels(labels, len(images), EXTRA_LABELS)
+    check_classes(labels, splits.num_classes, EXTRA_LABELS, SAME_CLASSES)
     if splits.train is None:
         raise InputError(f"The data set '{splits.name}' has no training images to mix extra ones with.")
     return dataclasses.replace(splits, train=MixedSet(splits.train, ImageSet(images, labels), fraction))

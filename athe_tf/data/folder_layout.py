@@ -11,7 +11,7 @@ import pathlib
 from typing import NamedTuple
 
 from athe_tf.data.image_headers import ImageHeader, read_header
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 
 PARTS = ("train", "validation", "test")
 SUFFIXES = (".jpeg", ".jpg", ".png")
@@ -76,7 +76,7 @@ def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
         entries = sorted(folder.iterdir())
     except OSError as error:
         raise InputError(
-            f"The folder {folder} cannot be read: {error.strerror}. Change its permissions."
+            f"The folder {folder} cannot be read: {first_line(error)}. Change its permissions."
         ) from error
     for entry in entries:
         try:

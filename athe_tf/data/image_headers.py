@@ -4,7 +4,7 @@ import pathlib
 import struct
 from typing import BinaryIO, NamedTuple
 
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 
 # A photograph of a large camera has 100 million pixels. Decoders allocate what a header declares.
 LARGEST_PIXELS = 2**27
@@ -29,7 +29,7 @@ def read_header(path: pathlib.Path) -> ImageHeader:
             header = _header(file)
     except OSError as error:
         raise InputError(
-            f"The file {path} cannot be read: {error.strerror}. Change its permissions, or remove it."
+            f"The file {path} cannot be read: {first_line(error)}. Change its permissions, or remove it."
         ) from error
     check(
         header.height * header.width <= LARGEST_PIXELS,

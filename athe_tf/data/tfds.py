@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pathlib
-import re
 import socket
 import urllib.parse
 
@@ -17,7 +16,7 @@ from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, held_out_size
 from athe_tf.data.streamed import Files, StreamedSet
 from athe_tf.data.tfds_files import check_features
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, described
 
 # Sets whose decoded images need less than this are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30
@@ -89,12 +88,9 @@ def _builder(name, data_dir):
 
 
 def _damaged(name, folder, error) -> InputError:
-    # TensorFlow begins with the name of a node.
-    lines = re.sub(r"^\{\{.*?\}\}\s*", "", str(error).strip()).splitlines()
-    reason = f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
     return InputError(
-        f"The files of the data set '{name}' in {folder} cannot be read ({reason}). They may be incomplete "
-        "or damaged: prepare or copy the set again."
+        f"The files of the data set '{name}' in {folder} cannot be read ({described(error)}). They may be "
+        "incomplete or damaged: prepare or copy the set again."
     )
 
 
@@ -156,7 +152,7 @@ def _prepare(name, builder):
             ) from error
         raise InputError(
             f"The data set '{name}' is not in {builder.data_dir}, and it could not be downloaded "
-            f"({type(error).__name__}: {error}). Give a prepared copy as `data_dir`, or use npz:PATH."
+            f"({described(error)}). Give a prepared copy as `data_dir`, or use npz:PATH."
         ) from error
 
 

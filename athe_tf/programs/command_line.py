@@ -17,7 +17,7 @@ from athe_tf.programs.failures import explain
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.program_name import as_started, examples_as_started
 from athe_tf.programs.recipes import with_recipes
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.printable import printable
 from athe_tf.utils.registry import unknown_name
@@ -263,7 +263,7 @@ def say(*parts, flush: bool = True) -> bool:
     try:
         print(*map(printable, parts), flush=flush)
     except OSError as error:
-        warn(f"Cannot write to standard output any longer: {error.strerror}.")
+        warn(f"Cannot write to standard output any longer: {first_line(error)}.")
         _discard(sys.stdout)
         return False
     return True

@@ -13,7 +13,7 @@ import tensorflow as tf
 from athe_tf.attacks.engine.model_digest import keras_digest, saved_model_digest
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.features import find_head
-from athe_tf.utils.errors import InputError, NotApplicable
+from athe_tf.utils.errors import InputError, NotApplicable, first_line
 
 
 class Victim:
@@ -225,9 +225,9 @@ def saved_model_victim(folder) -> Victim:
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"The SavedModel in '{folder}' cannot be read: {first} Is it complete? Export or copy it again."
+            f"The SavedModel in '{folder}' cannot be read: {first_line(error)}. Is it complete? Export "
+            "or copy it again."
         ) from error
     facts = _card(folder / "athe_tf.json")
     serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from athe_tf.data import validate
 from athe_tf.data.corruptions.draws import Draws
 from athe_tf.data.corruptions.names import CORRUPTIONS, check_severity
 from athe_tf.data.corruptions.settings import setting
 from athe_tf.data.images import as_float
 from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import check_images
 
 # Images are corrupted this many pixels at a time: large enough for NumPy, with bounded memory.
 _CHUNK_PIXELS = 2**19
@@ -39,7 +39,7 @@ def corrupt(
     images = np.asarray(images)
     function = CORRUPTIONS.get(name)
     check_severity(severity)
-    validate.check_images(images)
+    check_images(images)
     check(
         images.shape[-1] in (1, 3),
         f"Corruptions are defined for images with 1 or 3 channels. Received: shape={images.shape}.",

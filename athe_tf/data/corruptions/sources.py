@@ -11,7 +11,6 @@ import pathlib
 
 import numpy as np
 
-from athe_tf.data import validate
 from athe_tf.data.corruptions.apply import corrupt
 from athe_tf.data.corruptions.jpeg_folders import JpegFolders, is_jpeg_folder
 from athe_tf.data.corruptions.settings import family
@@ -20,6 +19,7 @@ from athe_tf.data.images import as_float
 from athe_tf.data.loading import load
 from athe_tf.data.names import base_name
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.images_and_labels import check_images, check_labels
 
 # What TensorFlow Datasets calls some corruptions of CIFAR-10-C.
 _TFDS_NAMES = {
@@ -50,8 +50,8 @@ class Generated(Source):
 
     def __init__(self, images, labels, seed: int = 0):
         self.images, self.labels, self.seed = np.asarray(images), np.asarray(labels), seed
-        validate.check_images(self.images)
-        validate.check_labels(self.labels, len(self.images))
+        check_images(self.images)
+        check_labels(self.labels, len(self.images))
         whose = family(self.images.shape[1:3])
         self.protocol = f"the images as given, corrupted with the constants of {whose}"
 
@@ -85,7 +85,7 @@ class Folder(Source):
             f"Received: shape={self.labels.shape}.",
         )
         self.rows = len(self.labels) // 5
-        validate.check_labels(np.asarray(self.labels), len(self.labels), "labels.npy")
+        check_labels(np.asarray(self.labels), len(self.labels), "labels.npy")
         self.count = self.rows if count is None else min(count, self.rows)
 
     def batches(self, name, severity, batch_size):
