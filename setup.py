@@ -26,9 +26,10 @@ class BuildWithRecipes(build_py):
         if self.editable_mode:
             return
         recipes = pathlib.Path(self.build_lib, "athe_tf", "recipes")
-        recipes.mkdir(parents=True, exist_ok=True)
-        for path in HERE.glob("configs/*"):
-            self.copy_file(str(path), str(recipes / path.name))
+        for path in HERE.glob("configs/**/*.*"):
+            place = recipes / path.relative_to(HERE / "configs")
+            self.mkpath(str(place.parent))
+            self.copy_file(str(path), str(place))
 
 
 setup(

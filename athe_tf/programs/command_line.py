@@ -220,20 +220,19 @@ class Program:
             warn(traceback.format_exc().rstrip("\n"))
 
     def _run(self, arguments: list[str]) -> int | None:
-        arguments = with_recipes(arguments)
         config, extra = self.read(arguments)
         if extra.get(VERSION.name):
             say(f"{self.name}: athe_tf {__version__}")
             return 0
         if config is None:
-            say(self.manual(arguments).rstrip("\n"))
+            say(self.manual(with_recipes(arguments)).rstrip("\n"))
             return 0
         self.debug = extra[DEBUG.name]
         return self.action(config, extra)
 
     def read(self, arguments: list[str]) -> tuple[Any, dict]:
         """The config, or `None` if help or the version is asked for, and the values of the extra flags."""
-        values = flags.FlagValues()
+        values, arguments = flags.FlagValues(), with_recipes(arguments)
         own = self.flags(arguments)
         help_flags = [Flag(name, bool, bool, "Show this text.") for name in ("help", "helpshort", "h")]
         for flag in [*own, *self.extra, *help_flags, VERSION]:
@@ -305,19 +304,11 @@ def open_standard_streams() -> None:
 
 
 def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
-    """Reads flags and flagfiles; returns the arguments without dashes."""
+    """Reads flags; returns the arguments without dashes."""
     try:
         return values(arguments)[1:]
     except flags.UnrecognizedFlagError as error:
         negated = [f"no{flag}" for flag in values if values[flag].boolean]
         raise unknown_name("flag", error.flagname, [str(flag) for flag in values], also=negated) from error
-    except flags.CantOpenFlagFileError as error:
-        reason = str(error).rpartition("] ")[2]
-        raise InputError(f"The file of --flagfile cannot be opened: {reason}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"The file of --flagfile is not a text in UTF-8: {error.reason} at byte {error.start}. "
-            "Save it as UTF-8."
-        ) from error
-    except (flags.Error, OSError) as error:
+    except flags.Error as error:
         raise InputError(str(error)) from error

@@ -319,7 +319,7 @@ def test_images_of_another_shape_and_labels_of_another_set_are_refused(linear):
         return linear(x)
 
     with pytest.raises(
-        InputError, match="in 0..4 with 5 classes. Received: min=.*, max=7. Use the data set that"
+        InputError, match="in 0..4 with 5 classes. Received: min=7, max=7. Use the data set that"
     ):
         athe_tf.evaluate(callable_model, (IMAGES, np.full(60, 7)), attacks=["fgsm"])
 
