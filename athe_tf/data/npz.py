@@ -3,7 +3,7 @@
     np.savez("mine.npz", x_train=..., y_train=..., x_test=..., y_test=...)
 
 Images are `[N, H, W, C]` or `[N, H, W]`, uint8 or float in [0, 1]; labels are integers `0..L-1`, `[N]` or
-`[N, 1]`. `x_validation` and `y_validation` are optional. Extra training images (see `extra.py`) are an
+`[N, 1]`. `x_validation` and `y_validation` are optional. Extra training images (see `with_extra`) are an
 archive with `image` and `label`. NumPy only: files can be checked before TensorFlow starts.
 """
 

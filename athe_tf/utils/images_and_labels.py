@@ -40,6 +40,15 @@ def like_pixels(low: float, high: float) -> bool:
     return low >= 0 and 1 < high <= 255
 
 
+def to_levels(images: np.ndarray) -> np.ndarray:
+    """Images in [0, 1] as image files store them: uint8, from 0 to 255.
+
+    Halves are rounded to even, NumPy's rule, by which the published corruptions were made. `nearest_level` of
+    `athe_tf.threat` rounds them up.
+    """
+    return np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
+
+
 def label_rule(classes: int) -> str:
     """The beginning of every message about labels that are no classes."""
     return f"Labels must be integers in 0..{classes - 1} with {classes} classes. Received: "

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from athe_tf import data
-from athe_tf.data.extra import predictions
-from athe_tf.data.mixed import MixedSet, interleaved
+from athe_tf.data.mixed import MixedSet, interleaved, predictions
 from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
