@@ -75,8 +75,9 @@ setup(
         "jsonschema>=4.18",
         "lazy_loader>=0.6",
         "numpy>=1.26",
+        "Pillow>=10",
         "scipy>=1.11.1",
-        # Independent attacks to check ours against; imported only when asked for.
+        # Independent attacks to check ours against; imported only when asked for. It brings matplotlib.
         "cleverhans>=4.0",
     ],
     extras_require={

@@ -142,8 +142,8 @@ def read_header(path: pathlib.Path) -> ImageHeader:
 def _header(file: BinaryIO) -> ImageHeader:
     """What the first bytes declare.
 
-    Not by Pillow, which stops at a wrong checksum or a strange text that TensorFlow's decoders pass over: such
-    a file would not be measured before its pixels are allocated.
+    Not by Pillow, which stops at checksums and texts that TensorFlow's decoders pass over: such a file would
+    not be measured before its pixels are allocated.
     """
     start = file.read(26)
     channels = 3

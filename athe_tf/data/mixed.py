@@ -1,4 +1,4 @@
-"""Training images of two sets in every batch, at a fixed ratio."""
+"""Training images of two sets in every batch, at a fixed ratio; the extra ones may be generated."""
 
 import dataclasses
 import pathlib
@@ -127,7 +127,9 @@ def with_extra(
 
     Args:
         splits: The data set.
-        path: A NumPy archive with `image` and `label`.
+        path: A NumPy archive with `image`, `[N, H, W, C]`, uint8 or float in [0, 1], and `label`, integers
+            `[N]`, which may be left out if a model gives the labels. Published files of generated CIFAR
+            images use these names.
         fraction: The fraction of extra images in a batch.
         labels_by: A function from images `[N, H, W, C]` in [0, 1] to logits. Its predictions replace the
             labels of the file. Defaults to `None`: use the labels of the file.

@@ -278,6 +278,8 @@ _OWN_FEATURES = re.compile(r"tensorflow_datasets\.core\.features\.[A-Za-z0-9_.]+
 def check_features(data_dir: str | pathlib.Path, base: str) -> None:
     """Raises `InputError` if a set in `data_dir` has features of other classes than those of TFDS itself.
 
+    TFDS imports any module that a `features.json` names, so that the folder of a stranger could run code.
+
     Args:
         data_dir: Where the sets are: `DATA_DIR/NAME/VERSION` or `DATA_DIR/NAME/CONFIG/VERSION`.
         base: The name of the set, without configuration and version.

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import sys
 import textwrap
 import traceback
@@ -17,10 +16,10 @@ from athe_tf.programs.failures import explain
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.program_name import as_started, examples_as_started
 from athe_tf.programs.recipes import with_recipes
-from athe_tf.utils.errors import InputError, first_line
+from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
-from athe_tf.utils.printable import printable
 from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.streams import open_standard_streams, say, warn
 from athe_tf.version import __version__
 
 
@@ -253,54 +252,12 @@ class Program:
         return self.make_config(given), extra
 
 
-def say(*parts, flush: bool = True) -> bool:
-    """Prints for the user, and returns whether that succeeded.
-
-    A log on a full disk or a closed pipe must not end a run. Once printing has failed, further output is
-    discarded.
-    """
-    try:
-        print(*map(printable, parts), flush=flush)
-    except OSError as error:
-        warn(f"Cannot write to standard output any longer: {first_line(error)}.")
-        _discard(sys.stdout)
-        return False
-    return True
-
-
-def warn(text: str) -> None:
-    """Prints to standard error, if that is possible."""
-    try:
-        print(printable(text), file=sys.stderr, flush=True)
-    except OSError:
-        _discard(sys.stderr)
-
-
 @contextlib.contextmanager
 def warnings_as_lines(program: str) -> Iterator[None]:
     """Shows the warnings of the library as lines for the user, without the places in its code."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: warn(as_started(f"{program}: {message}"))
         yield
-
-
-def _discard(stream) -> None:
-    """Sends the rest of a stream nowhere: at exit, Python fails if it cannot write what it has buffered."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
-def open_standard_streams() -> None:
-    """Opens /dev/null for standard streams that are closed: the next file would get their numbers."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
-    # Python has no streams for descriptors that were closed when it started.
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
