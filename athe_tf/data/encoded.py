@@ -126,11 +126,6 @@ class EncodedSource(ImageSource):
         return images, labels.astype(np.int64)
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
-        """All images once, in order, for evaluation. The last batch may be smaller.
-
-        Returns:
-            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
-        """
         check_integer("batch_size", batch_size, 1)
         dataset = self._in_order(batch_size, len(self)).map(self._checked)
         # Without its length, Keras warns at the end of the first validation that the data ran out.

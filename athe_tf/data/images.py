@@ -56,15 +56,9 @@ class ImageSet(ImageSource):
         return ImageSet(self.images[chosen], self.labels[chosen])
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
         return as_float(self.images[:max_examples]), self.labels[:max_examples]
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
-        """All images once, in order, for evaluation. The last batch may be smaller.
-
-        Returns:
-            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
-        """
         check_integer("batch_size", batch_size, 1)
         images, labels = self._tensors
 

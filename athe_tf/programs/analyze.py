@@ -127,7 +127,7 @@ def open_model(name: str):
 
     from athe_tf.programs.open_model import open_victim
     from athe_tf.saving.keras_file import load_model
-    from athe_tf.utils.imports import import_object
+    from athe_tf.utils.registry import import_object
 
     if is_imported(name):
         found = import_object(name, "model")

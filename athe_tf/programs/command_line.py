@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import sys
 import textwrap
 import traceback
@@ -23,49 +24,39 @@ from athe_tf.utils.streams import open_standard_streams, say, warn
 from athe_tf.version import __version__
 
 
-class _NumberParser(flags.ArgumentParser):
-    """Reads `0.031` and `8/255`."""
+class _Parser(flags.ArgumentParser):
+    """Reads a value by a function.
 
-    syntactic_help = "a number such as 0.031 or 8/255"
+    Args:
+        read: From the text to the value.
+        kind: What absl calls the type.
+        syntactic_help: What the text must be.
+    """
 
-    def parse(self, argument):
-        return parse_number(argument)
-
-    def flag_type(self):
-        return "number"
-
-
-class _IntegerParser(flags.ArgumentParser):
-    """Reads `3`."""
-
-    syntactic_help = "a whole number"
+    def __init__(self, read: Callable, kind: str, syntactic_help: str):
+        self._read, self._kind, self.syntactic_help = read, kind, syntactic_help
 
     def parse(self, argument):
-        try:
-            value = int(argument)
-        except ValueError:
-            raise InputError("Expected a whole number such as 3.") from None
-        if abs(value) >= 2**63:
-            raise InputError("Expected a whole number of at most 64 bits.")
-        return value
+        return self._read(argument)
 
     def flag_type(self):
-        return "int"
+        return self._kind
 
 
-class _ListParser(flags.ArgumentParser):
-    """Reads values separated by commas."""
+def _integer(text) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise InputError("Expected a whole number such as 3.") from None
+    if abs(value) >= 2**63:
+        raise InputError("Expected a whole number of at most 64 bits.")
+    return value
 
-    def __init__(self, item):
-        self.item = item
-        self.syntactic_help = "values separated by commas"
 
-    def parse(self, argument):
-        items = [text.strip() for text in str(argument).split(",") if text.strip()]
-        return tuple(parse_number(text) if self.item is float else text for text in items)
-
-    def flag_type(self):
-        return "list"
+def _items(item: type, text) -> tuple:
+    """Values separated by commas."""
+    items = [text.strip() for text in str(text).split(",") if text.strip()]
+    return tuple(parse_number(text) if item is float else text for text in items)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,17 +80,17 @@ class Flag:
 
     def define(self, values: flags.FlagValues) -> None:
         """Defines the flag in absl, with the default `None`: the dataclass has the defaults."""
-        parsers = {
-            bool: flags.BooleanParser(),
-            int: _IntegerParser(),
-            float: _NumberParser(),
-            tuple: _ListParser(self.item),
-        }
         if self.kind is bool:
             flags.DEFINE_boolean(self.name, None, self.help, flag_values=values)
-        else:
-            parser = parsers.get(self.kind, flags.ArgumentParser())
-            flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())
+            return
+        items = functools.partial(_items, self.item)
+        parsers: dict[type, flags.ArgumentParser] = {
+            int: _Parser(_integer, "int", "a whole number"),
+            float: _Parser(parse_number, "number", "a number such as 0.031 or 8/255"),
+            tuple: _Parser(items, "list", "values separated by commas"),
+        }
+        parser = parsers.get(self.kind, flags.ArgumentParser())
+        flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())
 
     def manual(self) -> list[str]:
         """Its lines in the manual."""

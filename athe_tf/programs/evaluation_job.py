@@ -43,7 +43,7 @@ class EvaluationJob:
     def open(self) -> None:
         """Starts TensorFlow, and reads the model and the images."""
         start_tensorflow()
-        from athe_tf.distribution.startup import local_devices
+        from athe_tf.distribution.strategy import local_devices
         from athe_tf.programs.open_model import open_victim
 
         config = self.config

@@ -10,7 +10,7 @@ from athe_tf.models.input_range import with_input_range
 from athe_tf.programs.workdir import find_model, is_imported
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.errors import check
-from athe_tf.utils.imports import import_object
+from athe_tf.utils.registry import import_object
 
 
 def open_victim(name, devices=(), input_range=()) -> Victim:

@@ -20,9 +20,8 @@ from athe_tf.programs.config.serialization import (
 )
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import TEMPORARY, sweep, write_text
-from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.locks import LOCK_PREFIX, lock_name, locked
-from athe_tf.utils.registry import did_you_mean
+from athe_tf.utils.registry import did_you_mean, is_import_path
 from athe_tf.zoo import cards as zoo
 
 #: Settings of a run that evaluation and export ask for, and keys that tell the config of a run.
