@@ -19,7 +19,7 @@ from athe_tf.programs.program_name import as_started, examples_as_started
 from athe_tf.programs.recipes import with_recipes
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
-from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.registry import split_names, unknown_name
 from athe_tf.utils.streams import open_standard_streams, say, warn
 from athe_tf.version import __version__
 
@@ -55,8 +55,7 @@ def _integer(text) -> int:
 
 def _items(item: type, text) -> tuple:
     """Values separated by commas."""
-    items = [text.strip() for text in str(text).split(",") if text.strip()]
-    return tuple(parse_number(text) if item is float else text for text in items)
+    return tuple(parse_number(part) if item is float else part for part in split_names(str(text)))
 
 
 @dataclasses.dataclass(frozen=True)
