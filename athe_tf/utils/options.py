@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.printable import is_control
 from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.streams import is_control
 
 
 def option(
