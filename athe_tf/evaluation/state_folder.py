@@ -12,16 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_arrays
-from athe_tf.attacks.engine.journal import Expected, Journal
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.example_arrays import EXAMPLE_ARRAYS
 from athe_tf.evaluation.examples import KEPT, Examples
 from athe_tf.evaluation.finished_attack import FinishedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.journal import Expected, Journal
+from athe_tf.jobs.ownership import OWNER, check_state_folder
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.ownership import IMAGES, OWNER, check_state_folder
 
 # Letters of a label in the name of its file; the digest after them makes it unique.
 _LETTERS = 60
@@ -114,9 +114,7 @@ class StateFolder:
     def save(self, label: str, settings: dict, finished: FinishedAttack) -> None:
         """Keeps what a finished attack found, and removes its own state."""
         self.journal(label, settings).save(_arrays(finished))
-        unfinished = self.unfinished(label)
-        for path in (unfinished, unfinished.with_name(unfinished.name + IMAGES)):
-            path.unlink(missing_ok=True)
+        Journal(self.unfinished(label), self.identity).remove()
 
 
 def identity_of(inputs: EvaluationInputs, shard: Shard | None = None) -> dict:

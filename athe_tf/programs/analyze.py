@@ -6,6 +6,8 @@ from typing import Any
 
 from athe_tf import data
 from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
+from athe_tf.jobs.locks import locked
+from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.analysis_display import AnalysisDisplay
 from athe_tf.programs.command_line import Program, warn
 from athe_tf.programs.config import AnalyzeConfig
@@ -16,8 +18,6 @@ from athe_tf.programs.training_runs import runs_by_steps
 from athe_tf.programs.workdir import Workdir, find_model, is_imported, recorded_settings, training_run_of
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import sweep
-from athe_tf.utils.locks import locked
-from athe_tf.utils.ownership import check_ours
 
 EXAMPLES = """
 bin/analyze --model=runs/digits --what=gradient_ratio,linearity --output=runs/digits/analysis

@@ -11,6 +11,7 @@ from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.progress_display import ProgressDisplay
 from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.ownership import remove_state
 from athe_tf.programs.command_line import say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
@@ -21,7 +22,6 @@ from athe_tf.programs.workdir import Workdir
 from athe_tf.report.writing import write
 from athe_tf.utils.choices import parse_logit_scale
 from athe_tf.utils.errors import check
-from athe_tf.utils.ownership import remove_state
 
 
 @dataclasses.dataclass

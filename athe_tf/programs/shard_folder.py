@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.ownership import check_ours, check_state_folder, remove_state
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
 from athe_tf.programs.output_folder import STATE, held
@@ -25,7 +26,6 @@ from athe_tf.programs.workdir import is_imported
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
 from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.ownership import check_ours, check_state_folder, remove_state
 from athe_tf.version import __version__
 
 RECORD = "shard.json"

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 
+from athe_tf.jobs.locks import LOCK_PREFIX, lock_name, locked
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import (
@@ -21,7 +22,6 @@ from athe_tf.programs.config.serialization import (
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import TEMPORARY, sweep, write_text
 from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.locks import LOCK_PREFIX, lock_name, locked
 from athe_tf.utils.registry import did_you_mean
 from athe_tf.zoo import cards as zoo
 

@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from athe_tf.jobs.locks import lock_name, locked
 from athe_tf.models.features import penultimate
 from athe_tf.saving.card import CARD, describe
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import recover_folder, replacing_folder, write_text
-from athe_tf.utils.locks import lock_name, locked
 
 #: What an export contains.
 EXPORTED = {"assets", "fingerprint.pb", "saved_model.pb", "variables", CARD}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from athe_tf.data import ImageSet, MixedSet, load, with_extra
+from athe_tf.jobs.locks import LOCK, lock_name, locked
 from athe_tf.programs import run
 from athe_tf.programs.callbacks import BestKeeper
 from athe_tf.programs.config import TrainConfig
@@ -23,7 +24,6 @@ from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.training.options import FRAMEWORKS
 from athe_tf.training.standard import Standard
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.locks import LOCK, lock_name, locked
 from tests.small_runs import (
     after_step,
     assert_equal_weights,

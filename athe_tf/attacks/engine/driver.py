@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.attack_state import AttackState
 from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.journal import Journal
 from athe_tf.attacks.engine.model_digest import identify, source_of
 from athe_tf.attacks.engine.parallel import even_batches, map_batches
 from athe_tf.attacks.engine.results import AttackResult, Attempt, Stage, misclassified
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.jobs.journal import Journal
 from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import sweep
 
 #: Prefix of the names of lock files, which are no part of the content of a folder; and their usual name.
 LOCK_PREFIX = ".athe_tf.lock"
@@ -52,6 +53,20 @@ def locked(folder: str | pathlib.Path, name: str = LOCK) -> Iterator[None]:
         with contextlib.suppress(OSError):
             for parent in created:
                 parent.rmdir()
+
+
+@contextlib.contextmanager
+def held(folder: str | pathlib.Path, *inside: str) -> Iterator[pathlib.Path]:
+    """A context in which no other process writes to a folder; removes what a killed one left.
+
+    Args:
+        folder: The folder.
+        inside: Names of folders in it that are written to as well.
+    """
+    folder = pathlib.Path(folder)
+    with locked(folder):
+        sweep(folder, *(folder / name for name in inside))
+        yield folder
 
 
 def lock_name(of: str) -> str:
