@@ -4,10 +4,10 @@ import contextlib
 import json
 import pathlib
 import re
-import shutil
 from collections.abc import Iterator
 
-from athe_tf.jobs.locks import LOCK_PREFIX, lock_name, locked
+from athe_tf.jobs.locks import LOCK_PREFIX, held, lock_name, locked
+from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import (
@@ -20,7 +20,7 @@ from athe_tf.programs.config.serialization import (
     to_json,
 )
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import TEMPORARY, sweep, write_text
+from athe_tf.utils.files import TEMPORARY, write_text
 from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.registry import did_you_mean
 from athe_tf.zoo import cards as zoo
@@ -125,16 +125,20 @@ class Workdir:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """A context in which no other process trains here; removes what a killed one left."""
-        with locked(self.folder):
-            sweep(self.folder, self.backup.parent, self.periods)
+        with held(self.folder, self.backup.parent.name, self.periods.name):
             yield
+
+    def remove_backup(self) -> None:
+        """Removes what a finished run does not need any more, and nothing else that lies beside it."""
+        with contextlib.suppress(OSError):
+            remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
 
     def remove_leftovers(self) -> None:
         """Removes what a finished run could not remove; leaves a folder that nobody may write to as it is."""
         if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK_PREFIX}*")):
             return
         with contextlib.suppress(OSError, InputError), self.held():
-            shutil.rmtree(self.backup.parent, ignore_errors=True)
+            self.remove_backup()
             for path in self.folder.glob(lock_name("*")):
                 with locked(self.folder, path.name):
                     pass  # who holds a lock removes its file at the end
