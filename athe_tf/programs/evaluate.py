@@ -6,7 +6,7 @@ from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import Program, warn
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show

@@ -10,8 +10,8 @@ from athe_tf import data
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.shard import Shard
 from athe_tf.jobs.ownership import remove_state
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text

@@ -17,8 +17,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from athe_tf.evaluation.shard import Shard
 from athe_tf.jobs.ownership import check_ours, check_state_folder, remove_state
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
 from athe_tf.programs.output_folder import STATE, held

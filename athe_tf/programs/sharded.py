@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from athe_tf.distribution.cluster import Cluster
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import say, warn
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, show

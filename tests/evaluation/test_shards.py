@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.utils.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions
 

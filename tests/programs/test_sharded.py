@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import report as report_program
 from athe_tf.programs.config import EvaluateConfig, ReportConfig

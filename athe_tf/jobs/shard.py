@@ -1,7 +1,8 @@
-"""`Shard`: the share of the images that one of several machines attacks; without TensorFlow."""
+"""`Shard`: the share of the images that one of several processes works on, and the whole from all shares."""
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -75,6 +76,21 @@ class Shard:
     def all(self) -> "list[Shard]":
         """The shards of the same division."""
         return [Shard(number, self.count) for number in range(1, self.count + 1)]
+
+
+def joined(arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> np.ndarray:
+    """One array with a value per image of the whole set, from those of its shards.
+
+    Example:
+
+    >>> joined([np.array([5, 6]), np.array([7])], [Shard(1, 2).rows(3), Shard(2, 2).rows(3)])
+    array([5, 7, 6])
+
+    Args:
+        arrays: The values of each shard.
+        rows: The positions of its images in the whole set.
+    """
+    return np.concatenate(arrays)[np.argsort(np.concatenate(rows))]
 
 
 #: All images.
