@@ -13,8 +13,7 @@ from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.output_folder import STATE, prepared
 from athe_tf.programs.program_name import as_started
-from athe_tf.programs.shard_folder import all_shards
-from athe_tf.programs.sharded import merge, run_shard, run_worker
+from athe_tf.programs.sharded import all_shards, merge, run_shard, run_worker
 from athe_tf.programs.workdir import Workdir, recorded_settings, training_run_of
 from athe_tf.utils.errors import InputError
 

@@ -14,8 +14,7 @@ from athe_tf.jobs.shard import Shard
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import report as report_program
 from athe_tf.programs.config import EvaluateConfig, ReportConfig
-from athe_tf.programs.shard_folder import ShardFolder
-from athe_tf.programs.sharded import ShardLost, wait_for_shards
+from athe_tf.programs.sharded import ShardFolder, ShardLost, wait_for_shards
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
 from tests.worker_processes import wait_for, workers
