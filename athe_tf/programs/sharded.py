@@ -71,8 +71,7 @@ class ShardFolder:
         check_ours(self.record)
         check_state_folder(self.state)
         with held(self.folder):
-            finished = self.record.exists() and self.read()["finished"]
-            self._write(config, finished)
+            self.write(config, self.finished)
             with self._alive():
                 yield
 
@@ -113,11 +112,8 @@ class ShardFolder:
             thread.join()
             self.sign.unlink(missing_ok=True)
 
-    def finish(self, config: EvaluateConfig) -> None:
-        """Records that all attacks of the shard are over."""
-        self._write(config, True)
-
-    def _write(self, config: EvaluateConfig, finished: bool) -> None:
+    def write(self, config: EvaluateConfig, finished: bool) -> None:
+        """Records the settings, and whether all attacks of the shard are over."""
         record = {
             "athe_tf": __version__,
             "shard": str(self.shard),
@@ -249,7 +245,7 @@ def attack_shard(job: EvaluationJob, config: EvaluateConfig, own: ShardFolder) -
     with own.held(config):
         job.open()
         result = job.evaluate(own.state, shard=own.shard)
-        own.finish(config)
+        own.write(config, finished=True)
     say(result)
 
 

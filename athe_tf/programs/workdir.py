@@ -6,7 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from athe_tf.jobs.locks import LOCK_PREFIX, held, lock_name, locked
+from athe_tf.jobs.locks import LOCK, held, lock_name, locked
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.config import TrainConfig
@@ -109,7 +109,7 @@ class Workdir:
         if not self.folder.is_dir():
             raise InputError(f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
-            if any(not path.name.startswith((TEMPORARY, LOCK_PREFIX)) for path in self.folder.iterdir()):
+            if any(not path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()):
                 raise InputError(
                     f"The folder '{self.folder}' contains files that are not of a training run. "
                     "Use another --workdir."
@@ -135,7 +135,7 @@ class Workdir:
 
     def remove_leftovers(self) -> None:
         """Removes what a finished run could not remove; leaves a folder that nobody may write to as it is."""
-        if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK_PREFIX}*")):
+        if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK}*")):
             return
         with contextlib.suppress(OSError, InputError), self.held():
             self.remove_backup()

@@ -132,7 +132,7 @@ def test_workers_wait_for_signs_of_life(case, tmp_path):
         wait_for_shards(folders, ("a:1", "b:1"), config, clock=lambda: now[0], sleep=sleep)
 
     with folders[0].held(config):
-        folders[0].finish(config)
+        folders[0].write(config, finished=True)
     with pytest.raises(InputError, match="Waited 10 s for shard 2/2 .worker b:1., but there is no sign"):
         wait(lambda: None)
     assert now[0] < 20
@@ -144,7 +144,7 @@ def test_workers_wait_for_signs_of_life(case, tmp_path):
         def live():
             folders[1].sign.write_text(next(lives, ""))
             if next(lives, None) is None:
-                folders[1].finish(config)
+                folders[1].write(config, finished=True)
 
         now[0] = 0.0
         wait(live)
