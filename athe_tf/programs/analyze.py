@@ -6,7 +6,7 @@ from typing import Any
 
 from athe_tf import data
 from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
-from athe_tf.jobs.locks import locked
+from athe_tf.jobs.locks import held
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.analysis_display import AnalysisDisplay
 from athe_tf.programs.command_line import Program, warn
@@ -17,7 +17,6 @@ from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.training_runs import runs_by_steps
 from athe_tf.programs.workdir import Workdir, find_model, is_imported, recorded_settings, training_run_of
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import sweep
 
 EXAMPLES = """
 bin/analyze --model=runs/digits --what=gradient_ratio,linearity --output=runs/digits/analysis
@@ -55,8 +54,7 @@ def action(config: AnalyzeConfig, extra: dict) -> None:
     output = pathlib.Path(config.output)
     check_free(*(output / file_stem(config, what) for what in config.what))
     INTERRUPTION.remark = "The same command continues with what is missing."
-    with locked(output):
-        sweep(output)
+    with held(output):
         run(config, groups, output)
 
 
