@@ -21,7 +21,7 @@ from athe_tf.utils.files import replacing
 from athe_tf.version import __version__
 
 # The version of state files.
-FORMAT = 2
+_FORMAT = 2
 _KINDS = {
     "b": "flags",
     "i": "integers",
@@ -109,7 +109,7 @@ class Journal:
 
     def save(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Replaces the file, all or nothing."""
-        marks = {"identity": np.array(json.dumps(self.identity)), STATE_FORMAT: np.array(FORMAT)}
+        marks = {"identity": np.array(json.dumps(self.identity)), STATE_FORMAT: np.array(_FORMAT)}
         try:
             write_arrays(self.path, {**arrays, **marks})
         except OSError as error:

@@ -15,8 +15,8 @@ from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY, sweep
 
 _SIGNATURE = re.compile(r"<!-- athe_tf ([0-9a-f]{16}) -->\n\Z")
-#: Arrays of every `examples.npz`.
-EXAMPLE_ARRAYS = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
+# Some of the arrays of every `examples.npz`.
+_OF_EXAMPLES = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
 #: The array that marks the files of a state folder, and all arrays that each of them has; the file that
 #: identifies its model and images; the suffix of the file with images that older states have.
 STATE_FORMAT = "athe_tf_state"
@@ -35,7 +35,7 @@ def is_ours(path) -> bool:
     path = pathlib.Path(path)
     try:
         if path.suffix == ".npz":
-            return holds_arrays(path, EXAMPLE_ARRAYS)
+            return holds_arrays(path, _OF_EXAMPLES)
         text = path.read_bytes().decode("utf-8")
         if path.suffix == ".json":
             return _names_us(json.loads(text))

@@ -132,8 +132,6 @@ class Run:
             f"at the chief's of step {chiefs}. Use a folder that all workers share.",
         )
 
-    # -- the epochs -------------------------------------------------------------------------------------
-
     def fit(self) -> None:
         """Runs the remaining epochs, beginning with the rest of an interrupted one."""
         steps, progress = self._steps, self.progress
@@ -225,8 +223,6 @@ class Run:
             progress=self.progress,
             distribution=self.distribution,
         )
-
-    # -- the end ----------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Writes the last model and its export, and removes the backup."""

@@ -107,6 +107,8 @@ def damage(path, kind):
         rewrite(path, images=np.zeros((3, 4, 5, 2), np.float32))
     elif kind == "of other rows":
         rewrite(path, rows=np.zeros(1, np.int64), images=IMAGES[:1])
+    elif kind == "of other types":
+        rewrite(path, images=np.full(len(IMAGES), "x"))
     elif kind == "without rows":
         rewrite(path, rows=None)
     else:
@@ -122,7 +124,10 @@ def damage(path, kind):
 
 @pytest.mark.parametrize(
     "kind",
-    ["missing", "empty", "short", "of other images", "of other rows", "without rows", "a changed byte"],
+    [
+        *("missing", "empty", "short", "a changed byte"),
+        *("of other images", "of other rows", "of other types", "without rows"),
+    ],
 )
 def test_images_that_were_lost_are_found_again(kind, interrupted, whole):
     damage(first_part(interrupted), kind)
@@ -140,12 +145,14 @@ def test_the_state_of_an_older_version_resumes(interrupted, whole):
     assert_same(run(interrupted), whole)
 
 
-@pytest.mark.parametrize("kind", ["missing", "short", "a changed byte", "of other images"])
+@pytest.mark.parametrize("kind", ["missing", "empty", "short", "other values", "of other images"])
 def test_images_of_an_older_version_that_were_lost_are_found_again(kind, interrupted, whole):
     as_older_version(interrupted)
     path = interrupted.with_name(f"{interrupted.name}.images.npy")
     if kind == "missing":
         path.unlink()
+    elif kind == "empty":
+        path.write_bytes(b"")
     elif kind == "of other images":
         np.save(path, np.zeros((3, 4, 5, 2), np.float32))
     else:
@@ -185,6 +192,8 @@ def rewrite(state, **changes):
         ("rounds", np.full(24, 3)),
         ("rounds", np.zeros((24, 1), np.int64)),
         ("parts", np.array(-1)),
+        ("parts", np.array(25)),
+        ("parts", None),
         ("seconds", np.zeros(2)),
     ],
 )

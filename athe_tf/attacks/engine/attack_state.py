@@ -40,14 +40,15 @@ class AttackState:
         if arrays is None:
             return
         older = {CHECKSUMS: Expected(self.result.success.shape, "u")}
-        self.journal.check(arrays, older if CHECKSUMS in arrays else {PARTS: Expected((), "i", low=0)})
+        current = {PARTS: Expected((), "i", low=0, high=len(self.result.success))}
+        self.journal.check(arrays, older if CHECKSUMS in arrays else current)
         rows = np.flatnonzero(arrays["success"] & (arrays["rounds"] > 0))
         try:
             if CHECKSUMS in arrays:
                 images = self._images_of_older(rows, arrays[CHECKSUMS])
             else:
                 rows, images = self._images(rows, int(arrays[PARTS]))
-        except (InputError, OSError, KeyError, ValueError):
+        except (InputError, OSError, EOFError, KeyError, TypeError, ValueError):
             warnings.warn(
                 f"The adversarial images beside '{self.journal.path}' are missing or damaged: this attack "
                 "starts again.",
@@ -76,8 +77,8 @@ class AttackState:
         """The rows and images of all parts; raises an error unless they are the expected rows."""
         found = [self.journal.part(number).load() or {} for number in range(parts)]
         empty = np.zeros((0, *self.result.x_adv.shape[1:]), np.float32)
-        rows = np.concatenate([np.zeros(0, np.int64), *(part["rows"] for part in found)])
-        images = np.concatenate([empty, *(part["images"] for part in found)])
+        rows = np.concatenate([np.zeros(0, int), *(part["rows"] for part in found)], dtype=int)
+        images = np.concatenate([empty, *(part["images"] for part in found)], dtype=np.float32)
         check(np.array_equal(np.sort(rows), expected) and len(images) == len(rows), "other images")
         return rows, images
 
