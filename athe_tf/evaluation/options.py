@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.utils.choices import check_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number

@@ -8,7 +8,7 @@ from athe_tf.data.names import check_name as check_data_set
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import PEERS, check_peers
 from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.config.fields import (
     cpu_replicas_option,
     devices_option,
