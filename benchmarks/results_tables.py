@@ -13,9 +13,9 @@ import statistics
 
 import numpy as np
 
-from athe_tf.evaluation.intervals import interval_of
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.reproduce_statistics import flags_of, mean_interval, paired_interval
+from athe_tf.results.intervals import interval_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 RUNS = ROOT / "results" / "cifar10_mini"

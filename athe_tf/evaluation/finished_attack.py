@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.attacks.engine.results import PER_IMAGE, AttackResult, Stage
-from athe_tf.evaluation.examples import KEPT, Examples
+from athe_tf.evaluation.adversarial_examples import KEPT, Examples
 from athe_tf.utils.errors import InputError
 
 

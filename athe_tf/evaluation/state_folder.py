@@ -14,11 +14,11 @@ import tensorflow as tf
 from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_arrays
 from athe_tf.attacks.engine.journal import Expected, Journal
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.evaluation.example_arrays import EXAMPLE_ARRAYS
-from athe_tf.evaluation.examples import KEPT, Examples
+from athe_tf.evaluation.adversarial_examples import KEPT, Examples
 from athe_tf.evaluation.finished_attack import FinishedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.shard import Shard
+from athe_tf.results.pictures import EXAMPLE_ARRAYS
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.ownership import IMAGES, OWNER, check_state_folder

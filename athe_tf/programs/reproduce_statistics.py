@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from athe_tf.evaluation.intervals import Z95
+from athe_tf.results.intervals import Z95
 from athe_tf.utils.errors import check
 
 

@@ -12,14 +12,13 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
-from athe_tf.evaluation.progress import EvaluationProgress
-from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
 from athe_tf.programs.output_folder import held, prepared
+from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
 from athe_tf.utils.locks import LOCK

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from athe_tf.evaluation.progress_display import ProgressDisplay
+from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.evaluation.shard import Shard
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import report as report_program

@@ -8,7 +8,7 @@ from athe_tf.report.sections.section import Section, paragraph
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` unless transfer was measured."""
-    found = evaluation.data.get("transfer")
+    found = evaluation.result.transfer
     if not found:
         return None
     rows = [
