@@ -528,12 +528,14 @@ class Result:
             **({"labels": np.asarray(self.labels).tolist()} if self.labels is not None else {}),
             **{name: getattr(self, name) for name in (*_STORED, *_DERIVED) if getattr(self, name)},
             **self._training_run(folder),
-            "flags": self._flags(),
+            "flags": self.flags,
             "versions": self.versions,
         }
         return _finite(found)
 
-    def _flags(self) -> dict[str, str]:
+    @property
+    def flags(self) -> dict[str, str]:
+        """The flags of the clean images and of each attack as `evaluation.json` has them: 1 is correct."""
         attacked = [(attack.name, attack.robust) for attack in self.attacks if attack.robust is not None]
         return {name: _bits(flags) for name, flags in [("clean", self.correct), *attacked]}
 

@@ -13,7 +13,8 @@ from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.evaluation.shard import Shard
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import report as report_program
-from athe_tf.programs.config import EvaluateConfig, ReportConfig
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.report import ReportConfig
 from athe_tf.programs.shard_folder import ShardFolder
 from athe_tf.programs.sharded import ShardLost, wait_for_shards
 from athe_tf.utils.errors import InputError

@@ -3,7 +3,7 @@
 import pytest
 
 from athe_tf.programs.command_line import Program, say
-from athe_tf.programs.config import ReportConfig
+from athe_tf.programs.report import ReportConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results import Result

@@ -9,8 +9,6 @@ from athe_tf.programs.config.analyze import AnalyzeConfig
 from athe_tf.programs.config.evaluate import EvaluateConfig
 from athe_tf.programs.config.export import ExportConfig
 from athe_tf.programs.config.import_torch import ImportTorchConfig
-from athe_tf.programs.config.report import ReportConfig
-from athe_tf.programs.config.reproduce import ReproduceConfig
 from athe_tf.programs.config.train import TrainConfig
 
 __all__ = [
@@ -18,7 +16,5 @@ __all__ = [
     "EvaluateConfig",
     "ExportConfig",
     "ImportTorchConfig",
-    "ReportConfig",
-    "ReproduceConfig",
     "TrainConfig",
 ]
