@@ -8,7 +8,6 @@ The types are the only home of the format: `evaluation_schema` makes the schema 
 import functools
 import inspect
 import json
-import operator
 import types
 from typing import (
     Annotated,
@@ -31,37 +30,35 @@ AGAIN = "Run the evaluation again."
 # The id of warnings of older formats, which have none.
 UNNAMED = "unnamed"
 
-# Descriptions complete the sentence "expected ..., received ...".
-Text = Annotated[str, {"description": "a text"}]
-Texts = Annotated[list[Text], {"description": "a list of texts"}]
-Number = Annotated[
+# A type, what else must hold, and how messages call it: "expected ..., received ...".
+_COUNT, _LENGTH, _SHARE = ({"minimum": 0, "maximum": most} for most in (1e15, 1e6, 1))
+_NUMBER = r"^([0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?|[0-9]+/[1-9][0-9]*)$"
+Text = Annotated[str, "a text"]
+Texts = Annotated[list[Text], "a list of texts"]
+Number = Annotated[str, {"pattern": _NUMBER, "maxLength": 30}, "a text such as '0.031' or '8/255'"]
+Seed = Annotated[int, {"minimum": -1e19, "maximum": 1e19}, "a whole number"]
+Count = Annotated[int, _COUNT, "a whole number of at least 0"]
+Positive = Annotated[int, _COUNT, {"minimum": 1}, "a whole number of at least 1"]
+Counts = Annotated[list[Count], "a list of whole numbers"]
+Share = Annotated[float, _SHARE, "a number from 0 to 1"]
+OptionalShare = Annotated[float | None, _SHARE, "a number from 0 to 1, or null"]
+Shares = Annotated[list[OptionalShare], "a list of numbers from 0 to 1"]
+Interval = Annotated[list[Share], {"minItems": 2, "maxItems": 2}, "two numbers from 0 to 1"]
+Length = Annotated[float, _LENGTH, "a number of at least 0"]
+OptionalLength = Annotated[float | None, _LENGTH, "a number of at least 0, or null"]
+Seconds = Annotated[float, {"minimum": 0, "maximum": 1e12}, "a number of at least 0"]
+Difference = Annotated[float, {"minimum": -1, "maximum": 1}, "a number from -1 to 1"]
+Edge = Annotated[float, {"minimum": -1e6, "maximum": 1e6}, "a number"]
+Truth = Annotated[bool, "true or false"]
+Free = Annotated[dict[str, Any], "an object"]
+Digest = Annotated[
     str,
-    {
-        "pattern": r"^([0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?|[0-9]+/[1-9][0-9]*)$",
-        "maxLength": 30,
-        "description": "a text such as '0.031' or '8/255'",
-    },
+    {"pattern": "^[0-9a-f]{64}$"},
+    "the SHA-256 digest of the run's config.json, 64 letters from 0-9 and a-f",
 ]
-Seed = Annotated[int, {"minimum": -1e19, "maximum": 1e19, "description": "a whole number"}]
-Count = Annotated[int, {"minimum": 0, "maximum": 1e15, "description": "a whole number of at least 0"}]
-Positive = Annotated[int, {"minimum": 1, "maximum": 1e15, "description": "a whole number of at least 1"}]
-Counts = Annotated[list[Count], {"description": "a list of whole numbers"}]
-Share = Annotated[float, {"minimum": 0, "maximum": 1, "description": "a number from 0 to 1"}]
-OptionalShare = Annotated[
-    float | None, {"minimum": 0, "maximum": 1, "description": "a number from 0 to 1, or null"}
-]
-Shares = Annotated[list[OptionalShare], {"description": "a list of numbers from 0 to 1"}]
-Interval = Annotated[list[Share], {"minItems": 2, "maxItems": 2, "description": "two numbers from 0 to 1"}]
-Length = Annotated[float, {"minimum": 0, "maximum": 1e6, "description": "a number of at least 0"}]
-OptionalLength = Annotated[
-    float | None, {"minimum": 0, "maximum": 1e6, "description": "a number of at least 0, or null"}
-]
-Seconds = Annotated[float, {"minimum": 0, "maximum": 1e12, "description": "a number of at least 0"}]
-Truth = Annotated[bool, {"description": "true or false"}]
-Free = Annotated[dict[str, Any], {"description": "an object"}]
-Digest = Annotated[str, {"pattern": "^[0-9a-f]{64}$", "description": "64 letters from 0-9 and a-f"}]
-Bits = Annotated[str, {"pattern": "^[01]*$", "description": "one 0 or 1 per image"}]
-Flags = Annotated[dict[str, Bits], {"description": "one text per attack"}]
+Bits = Annotated[str, {"pattern": "^[01]*$"}, "one 0 or 1 per image"]
+Flags = Annotated[dict[str, Bits], "one text per attack"]
+Status = Annotated[Literal["passed", "failed", "not run"], "'passed', 'failed' or 'not run'"]
 
 
 class Warned(TypedDict):
@@ -113,7 +110,7 @@ class Verified(TypedDict):
     tool: Text
     norm: Text
     epsilon: Number
-    flags: Annotated[str, {"pattern": "^[01?]*$", "description": "one 0, 1 or ? per image"}]
+    flags: Annotated[str, {"pattern": "^[01?]*$"}, "one 0, 1 or ? per image"]
 
 
 class PassesPerImage(TypedDict):
@@ -170,8 +167,8 @@ class AttackEntry(TypedDict):
     settings: NotRequired[Free]
     in_worst_case: NotRequired[Truth]
     remarks: NotRequired[Texts]
-    stages: NotRequired[Annotated[list[Stage], {"description": "a list of stages"}]]
-    norms: NotRequired[Annotated[list[OptionalLength], {"description": "a list of numbers"}]]
+    stages: NotRequired[Annotated[list[Stage], "a list of stages"]]
+    norms: NotRequired[Annotated[list[OptionalLength], "a list of numbers"]]
     broken_passes: NotRequired[Counts]
 
 
@@ -211,9 +208,7 @@ class Check(TypedDict):
     """A sanity check."""
 
     name: Text
-    status: Annotated[
-        Literal["passed", "failed", "not run"], {"description": "'passed', 'failed' or 'not run'"}
-    ]
+    status: Status
     detail: Text
     numbers: NotRequired[Free]
 
@@ -230,7 +225,7 @@ class Reliability(TypedDict):
     """An object with 'ece' and 'bins'."""
 
     ece: OptionalShare
-    bins: Annotated[list[Bin], {"description": "a list of bins"}]
+    bins: Annotated[list[Bin], "a list of bins"]
     attack: NotRequired[Text]
     examples: NotRequired[Count]
 
@@ -250,13 +245,10 @@ class AngleCounts(TypedDict):
     attack: NotRequired[Text]
 
 
-_Edge = Annotated[float, {"minimum": -1e6, "maximum": 1e6, "description": "a number"}]
-
-
 class Angles(AngleCounts):
     """An object with two histograms and their 'edges'."""
 
-    edges: Annotated[list[_Edge], {"minItems": 2, "description": "a list of at least two numbers"}]
+    edges: Annotated[list[Edge], {"minItems": 2}, "a list of at least two numbers"]
     adversarial: NotRequired[AngleCounts]
 
 
@@ -268,10 +260,8 @@ class Corruptions(TypedDict):
     protocol: NotRequired[Text]
     examples: NotRequired[Count]
     severities: Counts
-    accuracy: Annotated[dict[str, Shares], {"description": "an object with one list per corruption"}]
-    groups: NotRequired[
-        Annotated[dict[str, OptionalShare], {"description": "an object with one number per group"}]
-    ]
+    accuracy: Annotated[dict[str, Shares], "an object with one list per corruption"]
+    groups: NotRequired[Annotated[dict[str, OptionalShare], "an object with one number per group"]]
     mca: NotRequired[Share]
     mean_error: NotRequired[Share]
     mce: NotRequired[Length]
@@ -285,9 +275,7 @@ class _CrossCheck(TypedDict):
     attack: Text
     ours: NotRequired[Share]
     theirs: NotRequired[Share]
-    difference: NotRequired[
-        Annotated[float, {"minimum": -1, "maximum": 1, "description": "a number from -1 to 1"}]
-    ]
+    difference: NotRequired[Difference]
     not_run: NotRequired[Text]
 
 
@@ -316,13 +304,13 @@ class Transfer(TypedDict):
     targets: Texts
     attack: NotRequired[Text]
     clean: NotRequired[Shares]
-    accuracy: Annotated[list[Shares], {"description": "a list of rows"}]
+    accuracy: Annotated[list[Shares], "a list of rows"]
 
 
 class EvaluationFile(TypedDict):
     """What an evaluation found. Accuracies are shares of all images; keys that do not apply are absent."""
 
-    format: Annotated[Literal[3], {"description": "the version of this format"}]
+    format: Annotated[Literal[3], "the version of this format"]
     model: Text
     dataset: Text
     examples: Count
@@ -334,22 +322,15 @@ class EvaluationFile(TypedDict):
     clean_interval: Interval
     worst_case_accuracy: Share
     worst_case_interval: Interval
-    attacks: Annotated[list[Attack], {"description": "a list of attacks"}]
-    warnings: Annotated[list[Warned], {"description": "a list of warnings"}]
+    attacks: Annotated[list[Attack], "a list of attacks"]
+    warnings: Annotated[list[Warned], "a list of warnings"]
     versions: Free
-    threat_models: Annotated[list[ThreatModel], {"minItems": 1, "description": "a list of threat models"}]
+    threat_models: Annotated[list[ThreatModel], {"minItems": 1}, "a list of threat models"]
     protocol: NotRequired[Text]
     command: NotRequired[Text]
     settings: NotRequired[Free]
-    run: NotRequired[
-        Annotated[str, {"description": "the folder of the training run, relative to the folder of this file"}]
-    ]
-    run_digest: NotRequired[
-        Annotated[
-            Digest,
-            {"description": "the SHA-256 digest of the run's config.json, 64 letters from 0-9 and a-f"},
-        ]
-    ]
+    run: NotRequired[Annotated[str, "the folder of the training run, relative to the folder of this file"]]
+    run_digest: NotRequired[Digest]
     images_fingerprint: NotRequired[Text]
     classes: NotRequired[Count]
     class_names: NotRequired[Texts]
@@ -360,15 +341,15 @@ class EvaluationFile(TypedDict):
     judge: NotRequired[ModelRole]
     gradient_source: NotRequired[ModelRole]
     randomized: NotRequired[Randomized]
-    requirements: NotRequired[Annotated[list[Requirement], {"description": "a list of requirements"}]]
-    verified: NotRequired[Annotated[list[Verified], {"description": "a list of verified verdicts"}]]
+    requirements: NotRequired[Annotated[list[Requirement], "a list of requirements"]]
+    verified: NotRequired[Annotated[list[Verified], "a list of verified verdicts"]]
     conversion: NotRequired[Conversion]
-    curve: NotRequired[Annotated[list[CurvePoint], {"description": "a list of points"}]]
-    checks: NotRequired[Annotated[list[Check], {"description": "a list of sanity checks"}]]
+    curve: NotRequired[Annotated[list[CurvePoint], "a list of points"]]
+    checks: NotRequired[Annotated[list[Check], "a list of sanity checks"]]
     calibration: NotRequired[Calibration]
     angles: NotRequired[Angles]
     corruptions: NotRequired[Corruptions]
-    verify: NotRequired[Annotated[list[CrossCheck], {"description": "a list of comparisons"}]]
+    verify: NotRequired[Annotated[list[CrossCheck], "a list of comparisons"]]
     transfer: NotRequired[Transfer]
 
 
@@ -400,7 +381,10 @@ def _schema(hint: Any, parts: dict[str, dict]) -> dict:
     if origin is NotRequired:
         return _schema(arguments[0], parts)
     if origin is Annotated:
-        return functools.reduce(operator.or_, hint.__metadata__, _schema(arguments[0], parts))
+        found = _schema(arguments[0], parts)
+        for one in hint.__metadata__:
+            found |= {"description": one} if isinstance(one, str) else one
+        return found
     if origin is list:
         return {"type": "array", "items": _schema(arguments[0], parts)}
     if origin is dict:

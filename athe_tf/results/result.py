@@ -153,7 +153,7 @@ class AttackOutcome:
     @property
     def robust_to_eight_bit(self) -> np.ndarray | None:
         """`robust`, if adversarial examples are rounded to 8 bits; `None` if that was not tested."""
-        if self.robust is None or self.eight_bit is None:
+        if self.robust is None or self.norms is None or self.eight_bit is None:
             return None
         return self.robust | (self.found & ~self.eight_bit)
 
@@ -176,9 +176,8 @@ class AttackOutcome:
     @property
     def passes_per_image(self) -> dict[str, float]:
         """`mean_passes` by name, rounded."""
-        return {
-            name: round(mean, 2) for name, mean in zip(("forward", "backward"), self.mean_passes, strict=True)
-        }
+        forward, backward = self.mean_passes
+        return {"forward": round(forward, 2), "backward": round(backward, 2)}
 
     @derived
     def median_norm(self) -> float | None:
@@ -476,9 +475,8 @@ class Result:
     def label(self, attack: AttackOutcome) -> str:
         """The name of an attack, with its epsilon if it is not the evaluation's: `pgd-20 @ 0.25`."""
         radius = f" @ {format_number(self.epsilon_of(attack))}"
-        return (
-            attack.name if self.at_headline(attack) or attack.name.endswith(radius) else attack.name + radius
-        )
+        named = self.at_headline(attack) or attack.name.endswith(radius)
+        return attack.name if named else attack.name + radius
 
     def of_images(self, rows: np.ndarray, warning: str) -> "Result":
         """The same with the flags of some images only, which its attacks were run on."""
@@ -536,8 +534,8 @@ class Result:
     @property
     def flags(self) -> dict[str, str]:
         """The flags of the clean images and of each attack as `evaluation.json` has them: 1 is correct."""
-        attacked = [(attack.name, attack.robust) for attack in self.attacks if attack.robust is not None]
-        return {name: _bits(flags) for name, flags in [("clean", self.correct), *attacked]}
+        every = [("clean", self.correct), *((attack.name, attack.robust) for attack in self.attacks)]
+        return {name: _bits(flags) for name, flags in every if flags is not None}
 
     def _training_run(self, folder) -> dict:
         """Where the training run is, seen from a folder, and the digest by which a reader recognizes it."""

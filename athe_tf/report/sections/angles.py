@@ -5,8 +5,8 @@ from typing import Literal
 
 from athe_tf.report.charts import figure, histogram
 from athe_tf.report.markup import Markup
+from athe_tf.report.page import Section, paragraph, side_by_side
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph, side_by_side
 from athe_tf.results.file_format import AngleCounts
 
 SERIES: tuple[tuple[str, Literal["true", "nearest_wrong"]], ...] = (

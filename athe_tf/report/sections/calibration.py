@@ -4,8 +4,8 @@ from typing import Literal
 
 from athe_tf.report.charts import figure, reliability_chart
 from athe_tf.report.format import percent
+from athe_tf.report.page import Section, paragraph, side_by_side
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph, side_by_side
 
 KINDS: tuple[tuple[Literal["clean", "adversarial"], str], ...] = (
     ("clean", "Clean images"),

@@ -2,8 +2,8 @@
 
 from athe_tf.report.format import percent
 from athe_tf.report.markup import table
+from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 from athe_tf.results.text_table import conversion_sentence
 
 

@@ -3,8 +3,8 @@
 from athe_tf.report.charts import Bar, bar_chart, figure
 from athe_tf.report.format import percent, points, sentence
 from athe_tf.report.markup import Markup, shaded, table
+from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 from athe_tf.results.file_format import Corruptions
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from athe_tf.report.format import NOTHING, sentence, value_text
 from athe_tf.report.markup import Markup, tag
+from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 from athe_tf.results.file_format import Check
 
 SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}

@@ -2,8 +2,8 @@
 
 from athe_tf.report.format import value_text
 from athe_tf.report.markup import Markup, details, table, tag
+from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 from athe_tf.results.result import Result
 
 HEADLINE = {

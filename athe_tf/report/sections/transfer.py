@@ -2,8 +2,8 @@
 
 from athe_tf.report.format import points
 from athe_tf.report.markup import shaded, table
+from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
