@@ -308,7 +308,7 @@ class Transfer(TypedDict):
 
 
 class EvaluationFile(TypedDict):
-    """What an evaluation found. Accuracies are shares of all images; keys that do not apply are absent."""
+    """An object that says what an evaluation found; keys that do not apply are absent."""
 
     format: Annotated[Literal[3], "the version of this format"]
     model: Text

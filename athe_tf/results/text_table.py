@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from athe_tf.results.file_format import Conversion, CrossCheck, EightBit
 from athe_tf.utils.number_format import format_number
+from athe_tf.utils.printable import printable
 
 if TYPE_CHECKING:
     from athe_tf.results.result import AttackOutcome, Result
@@ -18,7 +19,8 @@ def text_table(result: "Result") -> str:
     for make in _BLOCKS:
         block = make(result)
         lines.extend(["", *block] if block else [])
-    return "\n".join(lines)
+    # Names that were read from a file may come from anybody.
+    return "\n".join(printable(line).replace("\n", " ") for line in lines)
 
 
 def _accuracies(result: "Result") -> list[str]:

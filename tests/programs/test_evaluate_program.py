@@ -311,7 +311,7 @@ def test_a_run_and_its_report_go_together(folder, tmp_path, monkeypatch):
     flags = [f"--model={run}", "--protocol=transfer", f"--substitutes={folder / 'net.keras'},{run}"]
     assert call(monkeypatch, *flags, f"--output={out}", "--nochecks") == 0
     stored = json.loads((out / "evaluation.json").read_text())
-    assert stored["run"] == ".." and stored["format"] == 2
+    assert stored["run"] == ".." and stored["format"] == 3
     assert stored["transfer"]["targets"] == [str(run), str(folder / "net.keras")]
     page = (out / "report.html").read_text()
     assert "Settings of the training run" in page

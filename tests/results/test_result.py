@@ -110,6 +110,12 @@ def test_flags_that_do_not_fit_are_not_used():
     assert len(result.correct) == 0 and len(result["pgd-20"].robust) == 200
 
 
+def test_a_name_in_a_file_does_not_act_on_the_terminal_nor_add_a_row():
+    data = small_evaluation(model="net\x1b[2J\nworst case  99.99 %", warnings=["a\x1b]0;t\x07b"])
+    table = repr(Result.from_dict(data))
+    assert "\x1b" not in table and table.splitlines()[0].startswith("net worst case  99.99 % on 200 images")
+
+
 def test_the_published_schema_is_that_of_the_types():
     path = ROOT / "athe_tf/report/schemas/evaluation.schema.json"
     command = f"python -m athe_tf.results.file_format > {path.relative_to(ROOT)}"
