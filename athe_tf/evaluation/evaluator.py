@@ -12,7 +12,6 @@ from athe_tf.evaluation.attack_run import AttackRunner
 from athe_tf.evaluation.clean import read_images
 from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.loading import open_model
 from athe_tf.evaluation.measures import (
     adversarial_logits,
     describe_angles,
@@ -32,6 +31,7 @@ from athe_tf.evaluation.state_folder import StateFolder
 from athe_tf.evaluation.verify import verify
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.results.result import Result
+from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
 from athe_tf.utils.errors import NotApplicable, check
 
@@ -96,7 +96,7 @@ def evaluate(
     data = data if labels is None else (data, labels)
     chosen = _protocol(attacks, protocol)
     epsilon, norm = _threat_model(chosen, epsilon, norm, options.epsilons)
-    victim = open_model(model)
+    victim = open_model(model).victim
     substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
     plan = make_plan(
@@ -172,7 +172,7 @@ def _open_substitutes(protocol: Protocol, options: EvaluationOptions, name: str)
         f"A substitute has the name of the model itself. Expected other names than '{name}'. Received: "
         f"{list(options.substitutes)}. Rename the substitute, or set EvaluationOptions(name=...).",
     )
-    return {other: open_model(model) for other, model in options.substitutes.items()}
+    return {other: open_model(model).victim for other, model in options.substitutes.items()}
 
 
 def _check_inputs(inputs: EvaluationInputs, protocol: Protocol, plan, options: EvaluationOptions) -> None:
