@@ -9,7 +9,7 @@ from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.progress_display import ProgressDisplay
+from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.ownership import remove_state
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import say, warnings_as_lines
@@ -95,7 +95,7 @@ class EvaluationJob:
                     common["parent"] = open_model(config.parent, input_range=config.input_range).victim
                 result = evaluate_converted(self.victim, self.images, **common)
                 if result.conversion is not None:
-                    result.conversion["parent"] = config.parent  # as the user knows it
+                    result.conversion["parent"] = str(config.parent)  # as the user knows it
             else:
                 common |= {"attacks": config.attacks or None, "protocol": config.protocol}
                 result = evaluate(self.victim, self.images, **common)
