@@ -60,7 +60,8 @@ setup(
     package_data={
         "": ["*.pyi", "py.typed"],
         "athe_tf.data": ["files/*"],
-        "athe_tf.report": ["style.css", "schemas/*.json"],
+        "athe_tf.drawing": ["style.css"],
+        "athe_tf.report": ["schemas/*.json"],
         "athe_tf.zoo": ["files/*"],
     },
     install_requires=[
@@ -74,6 +75,7 @@ setup(
         "jsonschema>=4.18",
         "lazy_loader>=0.6",
         "numpy>=1.26",
+        "pillow>=10",
         "scipy>=1.11.1",
         # Independent attacks to check ours against; imported only when asked for.
         "cleverhans>=4.0",

@@ -1,6 +1,5 @@
 """Runs analyses of models on images; what is finished is kept, and not computed again."""
 
-import io
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from athe_tf.analysis import AnalysisOptions, AnalysisResult, compare, training_
 from athe_tf.analysis.files import from_entry, read_content, write
 from athe_tf.analysis.result import Picture
 from athe_tf.attacks import PGD
+from athe_tf.drawing.png import write_figure
 from athe_tf.programs.analysis_display import AnalysisDisplay
 from athe_tf.programs.analysis_identity import OWN_FLAGS, identity
 from athe_tf.programs.command_line import say
@@ -151,16 +151,7 @@ def save_pictures(picture: Picture, path: pathlib.Path) -> list[str]:
         with replacing(path.with_name(f"{stem}.svg")) as temporary:
             figure.savefig(temporary, metadata={"Date": None})
         with replacing(path.with_name(f"{stem}.png")) as temporary:
-            write_png(figure, temporary)
+            write_figure(figure, temporary)
         plt.close(figure)
         names.append(f"{stem}.png")
     return names
-
-
-def write_png(figure, path: pathlib.Path) -> None:
-    """Writes a figure with a palette of 256 colours, which takes a third of the space."""
-    from PIL import Image
-
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png")
-    Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)

@@ -2,10 +2,10 @@
 
 import itertools
 
-from athe_tf.report.charts import figure, histogram
-from athe_tf.report.markup import Markup
+from athe_tf.drawing.charts import figure, histogram
+from athe_tf.drawing.markup import Markup
+from athe_tf.drawing.page import Section, paragraph, side_by_side
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph, side_by_side
 
 SERIES = (("true class", "true"), ("nearest wrong class", "nearest_wrong"))
 

@@ -1,12 +1,12 @@
 """Accuracy by attack: bars with intervals, and the table behind them."""
 
+from athe_tf.drawing.charts import Bar, bar_chart, figure
+from athe_tf.drawing.markup import Markup, details, join, table, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.evaluation.text_table import eight_bit_sentence
 from athe_tf.report.accessors import at_headline, counts, epsilon_of, label, ran, worst_case
-from athe_tf.report.charts import Bar, bar_chart, figure
 from athe_tf.report.format import count, decimal, duration, interval_text, percent
-from athe_tf.report.markup import Markup, details, join, table, tag
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 from athe_tf.utils.number_format import format_number
 
 # Passes are averages over the images that were attacked.

@@ -1,9 +1,9 @@
 """Calibration, clean and under attack."""
 
-from athe_tf.report.charts import figure, reliability_chart
+from athe_tf.drawing.charts import figure, reliability_chart
+from athe_tf.drawing.page import Section, paragraph, side_by_side
 from athe_tf.report.format import percent
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph, side_by_side
 
 KINDS = (("clean", "Clean images"), ("adversarial", "Adversarial images"))
 

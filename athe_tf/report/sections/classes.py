@@ -1,11 +1,11 @@
 """Accuracy per class, clean and in the worst case."""
 
+from athe_tf.drawing.charts import column_chart, figure
+from athe_tf.drawing.markup import details, table
+from athe_tf.drawing.page import Section
 from athe_tf.report.accessors import worst_case
-from athe_tf.report.charts import column_chart, figure
 from athe_tf.report.format import count, percent, points
-from athe_tf.report.markup import details, table
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section
 
 MOST_CLASSES = 20
 # Key, name and number of the colour, as in the section on attacks.

@@ -1,11 +1,11 @@
 """A file for another runtime beside its parent, the model that it was made of."""
 
+from athe_tf.drawing.markup import table
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.evaluation.text_table import conversion_sentence
 from athe_tf.report.accessors import worst_case
 from athe_tf.report.format import percent
-from athe_tf.report.markup import table
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:

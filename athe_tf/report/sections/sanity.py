@@ -1,9 +1,9 @@
 """The sanity checks: signs that the robustness is only apparent."""
 
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import NOTHING, sentence, value_text
-from athe_tf.report.markup import Markup, tag
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}
 

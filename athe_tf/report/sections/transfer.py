@@ -1,9 +1,9 @@
 """Transfer: adversarial examples of one model, tested on others."""
 
+from athe_tf.drawing.markup import shaded, table
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import points
-from athe_tf.report.markup import shaded, table
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:

@@ -1,9 +1,9 @@
 """The same attacks by independent code."""
 
+from athe_tf.drawing.markup import Markup, table, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import percent
-from athe_tf.report.markup import Markup, table, tag
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
