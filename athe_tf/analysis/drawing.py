@@ -26,9 +26,13 @@ CHARACTERS_PER_INCH = 11.0
 MOST_NAMES = 25
 
 
-def pyplot() -> Any:
+def pyplot(backend: str | None = None) -> Any:
     """`matplotlib.pyplot`; raises `InputError` with the remedy if it is not installed."""
     try:
+        import matplotlib
+
+        if backend is not None:
+            matplotlib.use(backend)
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise InputError(

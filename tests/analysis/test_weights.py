@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import athe_tf
-from athe_tf.analysis.directions import filter_normalized
 from athe_tf.analysis.hessian import top_eigenpairs
 from athe_tf.analysis.weights import WeightLoss
 from tests.small_runs import tiny_batch, tiny_net
@@ -85,7 +84,7 @@ def test_filters_of_a_random_direction_are_as_long_as_those_of_the_model():
     x, y = tiny_batch(4)
     net = tiny_net()
     loss = WeightLoss(net, x, y, batch_size=4)
-    parts = loss.split(filter_normalized(loss, 0))
+    parts = loss.split(loss.filter_normalized(0))
     for variable, part in zip(net.trainable_variables, parts, strict=True):
         if len(variable.shape) < 2:
             assert not np.any(part)

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from athe_tf.programs import analyze
-from athe_tf.programs.analysis_display import AnalysisDisplay
-from athe_tf.programs.analysis_session import picture_names
+from athe_tf.programs.analysis_session import AnalysisDisplay, picture_names
+from athe_tf.programs.analyze import runs_by_steps
 from athe_tf.programs.config import AnalyzeConfig
-from athe_tf.programs.training_runs import runs_by_steps
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_net
 
