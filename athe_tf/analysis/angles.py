@@ -3,9 +3,8 @@
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.public_function import function_of
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.subject import Subject, function_of
 
 BINS = np.linspace(0.0, 180.0, 61)
 

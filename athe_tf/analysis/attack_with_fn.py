@@ -3,10 +3,8 @@
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import argument
-from athe_tf.analysis.public_function import function_of
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
 from athe_tf.utils.number_format import format_number
 
 

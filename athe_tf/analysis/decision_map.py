@@ -4,11 +4,11 @@ import numpy as np
 import scipy
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import argument, option, points_option
-from athe_tf.analysis.public_function import function_of
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.landscape import points_option
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
 from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
 
 
 class DecisionMap(AnalysisResult):

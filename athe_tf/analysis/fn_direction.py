@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.public_function import function_of
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.subject import Subject, function_of
 
 #: The point and the difference of class weights of the two-dimensional demonstration.
 POINT = (2.0, 1.0)

@@ -7,11 +7,10 @@ import numpy as np
 import scipy
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import option
-from athe_tf.analysis.public_function import function_of
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.subject import Subject, function_of
 from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
 
 if TYPE_CHECKING:
     from athe_tf.analysis.weights import WeightLoss

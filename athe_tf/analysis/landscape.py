@@ -4,26 +4,19 @@ import numpy as np
 
 from athe_tf.analysis import drawing
 from athe_tf.analysis.hessian import eigenpairs
-from athe_tf.analysis.options import argument, option, points_option
-from athe_tf.analysis.public_function import function_of
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
 from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
 
 #: From each space to the directions that can span its plane; the first is the default.
 SPACES = {"weights": ("random", "eigenvectors"), "pixels": ("attack", "random")}
 #: Titles of the two axes, without the unit of pixels.
 TITLES = {
-    ("weights", "random"): (
-        "random direction 1 (times filter length)",
-        "random direction 2 (times filter length)",
-    ),
-    ("weights", "eigenvectors"): (
-        "1st eigenvector (length of the step)",
-        "2nd eigenvector (length of the step)",
-    ),
-    ("pixels", "attack"): ("towards the adversarial image", "random signs"),
-    ("pixels", "random"): ("random signs 1", "random signs 2"),
+    ("weights", "random"): [f"random direction {i} (times filter length)" for i in (1, 2)],
+    ("weights", "eigenvectors"): [f"{nth} eigenvector (length of the step)" for nth in ("1st", "2nd")],
+    ("pixels", "attack"): ["towards the adversarial image", "random signs"],
+    ("pixels", "random"): ["random signs 1", "random signs 2"],
 }
 MIDDLES = {
     "weights": "The mean loss of adversarial images, with the weights of the model",
@@ -32,6 +25,11 @@ MIDDLES = {
 LOSS = "mean loss (nats)"
 # Of contours.
 LEVELS = 12
+
+
+def points_option(default: int):
+    """The size of a grid."""
+    return option(default, "Grid points of landscape and decision_map per direction.", least=3)
 
 
 class Landscape(AnalysisResult):

@@ -1,6 +1,8 @@
 """The base of all analyses: how one is computed, drawn and compared."""
 
 import dataclasses
+import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, dataclass_transform
@@ -8,8 +10,11 @@ from typing import Any, ClassVar, dataclass_transform
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import check_own, options_class
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import check, check_choice, check_integer
+from athe_tf.utils.options import option
+
+#: An option that is no flag.
+argument = functools.partial(option, flag=False)
 
 
 class Picture:
@@ -91,16 +96,20 @@ class AnalysisResult(Picture):
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(frozen=True, kw_only=True, repr=False)(cls)
-        cls.options = options_class(cls.compute, f"{cls.__name__}Options")
+        named = [p for p in inspect.signature(cls.compute).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        fields = [(p.name, p.annotation, p.default) for p in named]
+        cls.options = dataclasses.make_dataclass(f"{cls.__name__}Options", fields, frozen=True, kw_only=True)
 
     @classmethod
     def compute(cls, *args: Any, **own: Any) -> Any:
         """Computes the numbers.
 
+        The arguments of the public function and the flags of `bin/analyze` are derived from the options,
+        without TensorFlow; its docstring becomes that of the function.
+
         Args:
             *args: The `Subject`: a model with its images and its attack.
-            **own: The options. A subclass names each, with a default made by `option`; its docstring becomes
-                that of the public function.
+            **own: The options. A subclass names each, with a default made by `option` or `argument`.
         """
         raise NotImplementedError
 
@@ -108,7 +117,14 @@ class AnalysisResult(Picture):
     def chosen(cls, given: dict[str, Any]):
         """All options of the analysis, of which some are given; raises `InputError` if they cannot be."""
         own = cls.options(**given)
-        check_own(own)
+        for field in dataclasses.fields(cls.options):
+            value, rules = getattr(own, field.name), field.metadata
+            if rules["choices"] and value is not None:
+                check_choice(field.name, value, rules["choices"])
+            if field.type is int:
+                above = rules["above"]
+                check_integer(field.name, value, rules["least"] if above is None else above + 1)
+            check(np.size(value) > 0, f"`{field.name}` must not be empty.")
         cls.check_options(own)
         return own
 

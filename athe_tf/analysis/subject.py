@@ -1,17 +1,19 @@
-"""What an analysis works on: a model, images, labels and an attack.
+"""What an analysis works on: a model, images, an attack, and options that all share; and the function for it.
 
 This package imports TensorFlow inside of functions, so that the options of analyses are known without it.
 """
 
+import dataclasses
+import inspect
 import math
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
-from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, check_integer
 from athe_tf.utils.number_format import format_number
 
 if TYPE_CHECKING:
@@ -20,6 +22,55 @@ if TYPE_CHECKING:
     from athe_tf.analysis.weights import WeightLoss
     from athe_tf.attacks.engine.victim import Victim
     from athe_tf.attacks.gradient import PGD
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+# The lines of a docstring about the first argument, by what an analysis needs, and about the next ones.
+MODELS = {
+    "logits": "A Keras model, or anything that `athe_tf.victim` takes.",
+    "features": "A Keras model that ends in a linear `Dense` or a `CosineDense`.",
+    "weights": "A Keras model.",
+    "angles": "A Keras model with a hypersphere head (HE or m-HE).",
+}
+SHARED = {
+    "data": "`(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.",
+    "attack": "A PGD attack. Defaults to PGD-10 within 8/255.",
+    "options": "Number of images and the like.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalysisOptions:
+    """How many images an analysis uses, and how.
+
+    Example:
+
+    >>> options = athe_tf.analysis.AnalysisOptions(max_examples=4, name="plain")
+    >>> result = athe_tf.analysis.linearity(model, (x, y), attack, options, epsilons=(0.1,))
+
+    Args:
+        max_examples: Use only the first images, at most this many. Defaults to 256.
+        batch_size: Images that go through the model at once. Defaults to 128.
+        seed: Seed of attacks and random directions. Defaults to 0.
+        name: The name of the model in pictures. Defaults to the model's own.
+        class_names: The names of the classes in pictures. Defaults to their numbers.
+        progress: Called with `(steps done, steps in all)`; the latter is `None` if it is not known. Defaults
+            to `None`.
+    """
+
+    max_examples: int = 256
+    batch_size: int = 128
+    seed: int = 0
+    name: str | None = None
+    class_names: tuple[str, ...] | None = None
+    progress: Callable[[int, int | None], None] | None = None
+
+    def __post_init__(self):
+        check_integer("max_examples", self.max_examples, 1)
+        check_integer("batch_size", self.batch_size, 1)
+        check_integer("seed", self.seed, 0)
 
 
 class Subject:
@@ -204,3 +255,47 @@ def checked_victim(kind: type[AnalysisResult], own, model) -> "Victim":
             f"'{found.name}'. Give a .keras file."
         )
     return found
+
+
+class AnalysisFunction(Protocol[P, R_co]):
+    """What type checkers see: the arguments of all analyses, then the options of one."""
+
+    def __call__(
+        self, model, data, attack=None, options: AnalysisOptions | None = None, *args: P.args, **own: P.kwargs
+    ) -> R_co: ...
+
+
+def function_of(compute: Callable[Concatenate[Subject, P], R]) -> AnalysisFunction[P, R]:
+    """The function that runs an analysis, given the `compute` of its class."""
+    kind: Any = compute.__self__  # type: ignore[attr-defined]  # a class method
+
+    def function(model, data, attack=None, options: AnalysisOptions | None = None, **own):
+        chosen = kind.chosen(own)
+        return kind.compute(Subject(kind, model, data, attack, options, chosen), **vars(chosen))
+
+    fields = dataclasses.fields(kind.options)
+    shared = list(inspect.signature(function).parameters.values())[:-1]
+    own = [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+        for f in fields
+    ]
+    function.__signature__ = inspect.Signature([*shared, *own], return_annotation=kind)  # type: ignore[attr-defined]
+    function.__name__ = function.__qualname__ = kind.analysis
+    function.__module__ = kind.__module__
+    # The docstring of `compute`, with the example of the class and the arguments.
+    text, reference, source = (inspect.getdoc(compute) or "").partition("\n\nReference:")
+    example = (inspect.getdoc(kind) or "").partition("Example:\n\n")[2].partition("\n\nArgs:")[0]
+    lines = {"model": MODELS[kind.needs], **SHARED, **{field.name: _described(field) for field in fields}}
+    arguments = [
+        textwrap.fill(f"{name}: {line}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        for name, line in lines.items()
+    ]
+    parts = [text, "\nExample:\n", example, "\nArgs:", *arguments]
+    function.__doc__ = "\n".join(parts) + reference + source
+    return cast(AnalysisFunction[P, R], function)
+
+
+def _described(field: dataclasses.Field) -> str:
+    choices, default = field.metadata["choices"], field.default
+    one_of = f" One of {', '.join(map(repr, choices))}." if choices else ""
+    return field.metadata["help"] + one_of + ("" if default is None else f" Defaults to {default!r}.")

@@ -69,10 +69,6 @@ class WeightLoss:
         """Sums over images as one flat mean."""
         return np.concatenate([part.numpy().astype("float64").ravel() for part in sums]) / len(self.x)
 
-    def values(self) -> np.ndarray:
-        """The weights themselves, flat."""
-        return np.concatenate([v.numpy().astype("float64").ravel() for v in self.variables])
-
     def filter_normalized(self, seed: int) -> np.ndarray:
         """A random direction whose filters are as long as those of the model (Li et al., 2018).
 

@@ -150,15 +150,15 @@ class AnalysisSession:
             class_names=self.class_names,
             progress=self.display.update,
         )
-        found = {key: self.models[run] for key, run in part.items()} if isinstance(part, Mapping) else None
+        opened = (
+            self.models[part] if isinstance(part, str) else {n: self.models[run] for n, run in part.items()}
+        )
         function = getattr(athe_tf.analysis, what)
-        subject = self.models[part] if found is None else found
-        return function(subject, self.images, self.attack, options, **self.config.given_options(what))
+        return function(opened, self.images, self.attack, options, **self.config.given_options(what))
 
     def identity(self, what: str, label: str, part: str | Mapping[int, str]) -> dict | None:
         """What a result depends on: whether one that was kept is still the same; `None` if nobody knows."""
-        models = [part] if isinstance(part, str) else list(part.values())
-        digests = [model_digest(model) for model in models]
+        digests = [model_digest(model) for model in ([part] if isinstance(part, str) else part.values())]
         if None in digests:
             return None
         excluded = EXCLUDED_SETTINGS | self.config.foreign_options(what)
