@@ -15,7 +15,7 @@ from athe_tf.drawing.png import write_figure
 from athe_tf.programs.command_line import say
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
-from athe_tf.programs.workdir import find_model, is_imported
+from athe_tf.saving.model_path import RUN_MODELS, find_model, is_imported
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing
@@ -26,7 +26,9 @@ from athe_tf.version import __version__
 # What a picture in another projection is called.
 PROJECTIONS = {"rectilinear": "", "3d": "_surface"}
 # Settings that change nothing in the result of a model: others say what they mean.
-EXCLUDED_SETTINGS = {"model", "compare", "what", "output", "dataset", "data_dir"}
+EXCLUDED_SETTINGS = {"model", "compare", "what", "output", "dataset", "data_dir", "skip_corrupt"}
+# Settings that older results do not have: they count where they are given.
+LATER_SETTINGS = {"input_range", "resize_size"}
 # A terminal flickers if it is redrawn more often than this, in seconds.
 REDRAW = 0.1
 
@@ -166,6 +168,7 @@ class AnalysisSession:
             field.name: getattr(self.config, field.name)
             for field in dataclasses.fields(self.config)
             if field.name not in excluded
+            and (field.name not in LATER_SETTINGS or getattr(self.config, field.name) != field.default)
         }
         images = self.images.fingerprint()
         return {
@@ -185,8 +188,9 @@ def model_digest(model: str) -> str | None:
 def picture_names(models: Iterable[str]) -> list[str]:
     """Names for pictures: the folder of a run or of its best model, else the file; paths if two are equal."""
     paths = [pathlib.Path(model) for model in models]
-    inside = ("best.keras", "final.keras")
-    names = [path.parent.name if path.name in inside and path.parent.name else path.name for path in paths]
+    names = [
+        path.parent.name if path.name in RUN_MODELS and path.parent.name else path.name for path in paths
+    ]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 

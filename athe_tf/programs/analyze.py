@@ -1,27 +1,17 @@
 """`bin/analyze`: shows why a classifier is robust, as pictures and numbers."""
 
-import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
-from athe_tf import data
 from athe_tf.analysis import drawing
 from athe_tf.analysis.registry import ALL_ANALYSES, RUN_ANALYSES
-from athe_tf.programs.command_line import Program, warn
+from athe_tf.programs.command_line import Program
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.program_name import as_started
+from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import (
-    Workdir,
-    find_model,
-    is_imported,
-    recorded_settings,
-    run_of,
-    training_run_of,
-)
+from athe_tf.programs.workdir import run_of, training_run_of
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import sweep
 from athe_tf.utils.locks import locked
@@ -33,15 +23,6 @@ bin/analyze --compare=runs/plain,runs/he --what=class_bias,hessian,landscape
 bin/analyze --compare=runs/plain,runs/he --what=landscape --space=pixels
 bin/analyze --compare=runs/steps1,runs/steps3,runs/steps7 --what=training_steps
 """
-# Settings that default to those of the first model's training run, and their values without one.
-FROM_RUN: dict[str, Any] = {
-    "dataset": None,
-    "data_dir": None,
-    "image_size": None,
-    "norm": "linf",
-    "epsilon": 8 / 255,
-}
-
 #: Of the files of a picture.
 PICTURE_SUFFIXES = ("png", "svg")
 # Settings that may differ inside a line of the picture: the steps, and where a run is.
@@ -63,7 +44,8 @@ def action(config: AnalyzeConfig, extra: dict) -> None:
     """Runs the analyses one after another; each is written as soon as it is done."""
     training_runs = [training_run_of(model) for model in config.models]
     groups = runs_by_steps(config.compare) if set(config.what) & RUN_ANALYSES.keys() else {}
-    config = fill_from_run(config, training_runs[0])
+    config = fill_from_run(config, known_settings("bin/analyze", config.models[0], training_runs[0]))
+    check(config.dataset is not None, "Name the images to analyze, such as --dataset=cifar10.")
     output = pathlib.Path(config.output)
     own = {what: ALL_ANALYSES[what].chosen(config.given_options(what)) for what in config.what}
     paths = {what: output / ALL_ANALYSES[what].file_stem(own[what]) for what in config.what}
@@ -88,6 +70,7 @@ def run(config: AnalyzeConfig, own: Mapping, paths: Mapping[str, pathlib.Path], 
 
     from athe_tf.analysis.subject import checked_victim
     from athe_tf.programs.analysis_session import AnalysisDisplay, AnalysisSession
+    from athe_tf.saving.opening import open_model
 
     # Every analysis traces the model once more, which TensorFlow takes for a mistake.
     tf.get_logger().setLevel("ERROR")
@@ -95,12 +78,14 @@ def run(config: AnalyzeConfig, own: Mapping, paths: Mapping[str, pathlib.Path], 
     drawing.pyplot(backend="Agg")
     with AnalysisDisplay() as display:
         display.start("Opening models and images")
-        models = {name: open_model(name) for name in config.models}
+        opened = {name: open_model(name, input_range=config.input_range) for name in config.models}
+        # Many analyses need weights.
+        models = {name: each.victim if each.net is None else each.net for name, each in opened.items()}
         for what in config.what:
             for model in models.values():
                 checked_victim(ALL_ANALYSES[what], own[what], model)
-        images, class_names = load_images(config)
-        session = AnalysisSession(config, models, images, class_names, display)
+        images, splits = load_images(config, config.split)
+        session = AnalysisSession(config, models, images, splits.class_names, display)
         lines = {f"head {head}": group for head, group in groups.items()}
         for what in config.what:
             session.run(what, paths[what], lines if what in RUN_ANALYSES else {})
@@ -172,41 +157,6 @@ def _check_alike(first: str, a: dict, other: str, b: dict, free: set[str]) -> No
         "The runs differ in more than the number of attack steps, so their accuracies do not show what steps "
         f"are worth. '{first}' and '{other}' differ in: {', '.join(differing)}. Leave one out.",
     )
-
-
-def open_model(name: str):
-    """A Keras model where there is one, since many analyses need weights; else a victim."""
-    import keras
-
-    from athe_tf.programs.open_model import open_victim
-    from athe_tf.saving.keras_file import load_model
-    from athe_tf.utils.imports import import_object
-
-    if is_imported(name):
-        found = import_object(name, "model")
-        return found if isinstance(found, keras.Model) else open_victim(name)
-    path = find_model(name)
-    return load_model(path) if path.suffix == ".keras" else open_victim(name)
-
-
-def fill_from_run(config: AnalyzeConfig, training_run: Workdir | None) -> AnalyzeConfig:
-    """Fills in settings that were not given, from the first model's training run or the defaults."""
-    known, remark = recorded_settings(config.models[0], training_run)
-    if remark is not None:
-        warn(as_started(f"bin/analyze: {remark}"))
-    missing = {name: default for name, default in FROM_RUN.items() if getattr(config, name) is None}
-    config = dataclasses.replace(config, **{name: known.get(name, missing[name]) for name in missing})
-    if config.dataset is None:
-        raise InputError("Name the images to analyze, such as --dataset=cifar10.")
-    return config
-
-
-def load_images(config: AnalyzeConfig):
-    """The images of the chosen split, and the names of the classes, if they have names."""
-    splits = data.load(str(config.dataset), data_dir=config.data_dir, image_size=config.image_size)
-    images = getattr(splits, config.split)
-    check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
-    return images, splits.class_names
 
 
 if __name__ == "__main__":
