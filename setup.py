@@ -61,7 +61,8 @@ setup(
     package_data={
         "": ["*.pyi", "py.typed"],
         "athe_tf.data": ["files/*"],
-        "athe_tf.report": ["style.css", "schemas/*.json"],
+        "athe_tf.drawing": ["style.css"],
+        "athe_tf.report": ["schemas/*.json"],
         "athe_tf.zoo": ["files/*"],
     },
     install_requires=[

@@ -33,6 +33,7 @@ def test_importing_is_instant():
 @pytest.mark.parametrize(
     "module",
     [
+        "athe_tf.analysis.registry",
         "athe_tf.data.names",
         "athe_tf.data.corruptions.names",
         "athe_tf.distribution.settings",

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 
-from athe_tf.report.png import SIGNATURE
+from athe_tf.drawing.png import SIGNATURE
 from athe_tf.results.json_files import read_json
 from athe_tf.utils.errors import InputError, check
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from athe_tf.report.charts import Bar, bar_chart, figure, line_chart
+from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
+from athe_tf.drawing.markup import Markup, join, table, tag
+from athe_tf.drawing.page import Section, alert, page, paragraph, side_by_side
+from athe_tf.drawing.plot import share_axis
 from athe_tf.report.comparison import CLEAN, WORST, Cell, Comparison, Row, origin, varying_settings
 from athe_tf.report.format import NOTHING, interval_text, plural, points, value_text
-from athe_tf.report.markup import Markup, join, table, tag
-from athe_tf.report.page import Section, alert, page, paragraph, side_by_side
-from athe_tf.report.plot import share_axis
 from athe_tf.report.sections.curve import epsilon_axis, worst_case
 
 

@@ -1,8 +1,8 @@
 """The report of one evaluation as a page."""
 
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import alert, key_figures, page
 from athe_tf.report.format import duration, interval_text, percent, sentence, threat_line
-from athe_tf.report.markup import Markup, tag
-from athe_tf.report.page import alert, key_figures, page
 from athe_tf.report.reading import SavedEvaluation, as_saved
 from athe_tf.report.sections import sections_of
 from athe_tf.report.sections.sanity import tally

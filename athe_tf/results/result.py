@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
+from athe_tf.jobs.ownership import check_ours
 from athe_tf.results import file_format
 from athe_tf.results.file_format import FORMAT, UNNAMED
 from athe_tf.results.intervals import interval_of, per_class
@@ -24,7 +25,6 @@ from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing, write_text
 from athe_tf.utils.number_format import format_number, parse_number
-from athe_tf.jobs.ownership import check_ours
 from athe_tf.version import __version__
 
 EVALUATION = "evaluation.json"

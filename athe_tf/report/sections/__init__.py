@@ -6,7 +6,7 @@ data for it. A new section is one new file and one line in `ORDER`.
 
 import importlib
 
-from athe_tf.report.page import Section
+from athe_tf.drawing.page import Section
 from athe_tf.report.reading import SavedEvaluation
 
 ORDER = (

@@ -3,9 +3,9 @@
 import itertools
 from typing import Literal
 
-from athe_tf.report.charts import figure, histogram
-from athe_tf.report.markup import Markup
-from athe_tf.report.page import Section, paragraph, side_by_side
+from athe_tf.drawing.charts import figure, histogram
+from athe_tf.drawing.markup import Markup
+from athe_tf.drawing.page import Section, paragraph, side_by_side
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.file_format import AngleCounts
 

@@ -1,9 +1,9 @@
 """Accuracy by attack: bars with intervals, and the table behind them."""
 
-from athe_tf.report.charts import Bar, bar_chart, figure
+from athe_tf.drawing.charts import Bar, bar_chart, figure
+from athe_tf.drawing.markup import Markup, details, join, table, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import count, decimal, duration, interval_text, percent
-from athe_tf.report.markup import Markup, details, join, table, tag
-from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.result import AttackOutcome, Result
 from athe_tf.results.text_table import eight_bit_sentence

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from athe_tf.report.charts import figure, reliability_chart
+from athe_tf.drawing.charts import figure, reliability_chart
+from athe_tf.drawing.page import Section, paragraph, side_by_side
 from athe_tf.report.format import percent
-from athe_tf.report.page import Section, paragraph, side_by_side
 from athe_tf.report.reading import SavedEvaluation
 
 KINDS: tuple[tuple[Literal["clean", "adversarial"], str], ...] = (

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from athe_tf.report.charts import column_chart, figure
+from athe_tf.drawing.charts import column_chart, figure
+from athe_tf.drawing.markup import details, table
+from athe_tf.drawing.page import Section
 from athe_tf.report.format import count, percent, points
-from athe_tf.report.markup import details, table
-from athe_tf.report.page import Section
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.file_format import PerClass
 

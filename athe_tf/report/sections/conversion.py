@@ -1,8 +1,8 @@
 """A file for another runtime beside its parent, the model that it was made of."""
 
+from athe_tf.drawing.markup import table
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import percent
-from athe_tf.report.markup import table
-from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.text_table import conversion_sentence
 

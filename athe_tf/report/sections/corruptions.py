@@ -1,9 +1,9 @@
 """Accuracy under common corruptions: by type and severity, and by group."""
 
-from athe_tf.report.charts import Bar, bar_chart, figure
+from athe_tf.drawing.charts import Bar, bar_chart, figure
+from athe_tf.drawing.markup import Markup, shaded, table
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import percent, points, sentence
-from athe_tf.report.markup import Markup, shaded, table
-from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.file_format import Corruptions
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from athe_tf.report.charts import Series, figure, line_chart
+from athe_tf.drawing.charts import Series, figure, line_chart
+from athe_tf.drawing.markup import table
+from athe_tf.drawing.page import Section, side_by_side
+from athe_tf.drawing.plot import Axis, number_axis, share_axis
 from athe_tf.report.format import interval_text, percent
-from athe_tf.report.markup import table
-from athe_tf.report.page import Section, side_by_side
-from athe_tf.report.plot import Axis, number_axis, share_axis
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.file_format import CurvePoint
 from athe_tf.results.result import Result

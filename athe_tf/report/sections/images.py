@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import Section, paragraph
+from athe_tf.drawing.png import data_uri
 from athe_tf.report.format import decimal
-from athe_tf.report.markup import Markup, tag
-from athe_tf.report.page import Section, paragraph
-from athe_tf.report.png import data_uri
 from athe_tf.report.reading import SavedEvaluation
 
 MOST_EXAMPLES = 12

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import NOTHING, sentence, value_text
-from athe_tf.report.markup import Markup, tag
-from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.file_format import Check
 

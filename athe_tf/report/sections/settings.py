@@ -1,8 +1,8 @@
 """The exact settings, and how to reproduce the evaluation."""
 
+from athe_tf.drawing.markup import Markup, details, table, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import value_text
-from athe_tf.report.markup import Markup, details, table, tag
-from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.result import Result
 

@@ -2,11 +2,11 @@
 
 import math
 
-from athe_tf.report.charts import Series, figure, line_chart
+from athe_tf.drawing.charts import Series, figure, line_chart
+from athe_tf.drawing.markup import Markup, details, table
+from athe_tf.drawing.page import Section, side_by_side
+from athe_tf.drawing.plot import number_axis, share_axis
 from athe_tf.report.format import value_text
-from athe_tf.report.markup import Markup, details, table
-from athe_tf.report.page import Section, side_by_side
-from athe_tf.report.plot import number_axis, share_axis
 from athe_tf.report.reading import SavedEvaluation
 
 ACCURACIES = {

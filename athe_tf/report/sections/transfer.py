@@ -1,8 +1,8 @@
 """Transfer: adversarial examples of one model, tested on others."""
 
+from athe_tf.drawing.markup import shaded, table
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import points
-from athe_tf.report.markup import shaded, table
-from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
 
 

@@ -1,8 +1,8 @@
 """The same attacks by independent code."""
 
+from athe_tf.drawing.markup import Markup, table, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import percent
-from athe_tf.report.markup import Markup, table, tag
-from athe_tf.report.page import Section, paragraph
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.file_format import CrossCheck
 

@@ -1,9 +1,9 @@
-"""The frame of every page: head, style, title, contents, sections, footer; and what sections are made of."""
+"""The frame of every page: head, style, title, contents, sections, footer; and what stands in it."""
 
 import importlib.resources
 from collections.abc import Sequence
 
-from athe_tf.report.markup import Markup, tag
+from athe_tf.drawing.markup import Markup, tag
 from athe_tf.version import __version__
 
 
@@ -13,15 +13,6 @@ class Section:
     def __init__(self, title: str, anchor: str, *content):
         self.title, self.anchor = title, anchor
         self.html = tag("section", tag("h2", title), *content, id=anchor)
-
-
-def paragraph(*children) -> Markup:
-    return tag("p", *children)
-
-
-def side_by_side(*figures: Markup) -> Markup:
-    """Figures in two columns if there is room."""
-    return tag("div", *figures, class_="columns")
 
 
 def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> str:
@@ -46,7 +37,7 @@ def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> 
 
 def style() -> Markup:
     """The style sheet, which is part of the page."""
-    file = importlib.resources.files("athe_tf.report").joinpath("style.css")
+    file = importlib.resources.files("athe_tf.drawing").joinpath("style.css")
     return Markup(file.read_text(encoding="utf-8"))
 
 
@@ -63,3 +54,13 @@ def key_figures(figures: Sequence[tuple[str, str, str]]) -> Markup:
     """Large numbers: `(number, name, small print)`."""
     items = [tag("li", tag("b", number), name, tag("small", small)) for number, name, small in figures]
     return tag("ul", *items, class_="figures")
+
+
+def paragraph(*children) -> Markup:
+    """A paragraph of text."""
+    return tag("p", *children)
+
+
+def side_by_side(*figures: Markup) -> Markup:
+    """Figures in two columns if there is room."""
+    return tag("div", *figures, class_="columns")

@@ -4,9 +4,9 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from athe_tf.report.format import percent
-from athe_tf.report.markup import Markup, tag
-from athe_tf.report.plot import DASHES, WIDTH, Axis, Plot, number_axis, picture, series_class, share_axis
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.plot import DASHES, WIDTH, Axis, Plot, number_axis, picture, series_class, share_axis
+from athe_tf.utils.number_format import percent
 
 # Labels of bars: the width of a letter in units of the drawing, and the maximum length.
 LETTER, MOST_LETTERS = 6.8, 24

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from athe_tf.report.markup import Markup, tag
+from athe_tf.drawing.markup import Markup, tag
 
 WIDTH = 440
 DASHES = (None, "7 4", "2 3", "9 3 2 3")
