@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from athe_tf.training.options import AverageOptions
+from athe_tf.utils.keras_compat import all_layers
 from athe_tf.utils.options import check_option
 
 
@@ -76,3 +77,10 @@ def move_average(averaged: keras.Model, net: keras.Model, mean) -> None:
         average.assign(value if average.constraint is None else average.constraint(value))
     for copy, variable in zip(averaged.non_trainable_variables, net.non_trainable_variables, strict=True):
         copy.assign(tf.convert_to_tensor(variable))
+
+
+def freeze_like(copy: keras.Model, net: keras.Model) -> None:
+    """Gives the layers of a copy of `net` the values of `trainable` that those of `net` have."""
+    # A model comes before its layers, and setting its value sets theirs.
+    for ours, theirs in zip(all_layers(copy), all_layers(net), strict=True):
+        ours.trainable = theirs.trainable

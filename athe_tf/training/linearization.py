@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from athe_tf.attacks.engine.gradients import input_gradient
 from athe_tf.layers.batch_norm import capture_batch_statistics, frozen_batch_statistics
 from athe_tf.losses import margin_crossentropy
-from athe_tf.training.precision import full_precision
+from athe_tf.training.adversarial_model import full_precision
 
 
 class CleanPass(NamedTuple):

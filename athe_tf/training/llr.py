@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import inner_product
 from athe_tf.attacks.local_linearity import LocalLinearity, linear_gap
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
@@ -55,33 +54,6 @@ class LLR(AdversarialModel):
     """
 
     options_class = LLROptions
-
-    def __init__(
-        self,
-        net,
-        attack: Attack | str | None = None,
-        *,
-        variant: str = LLROptions.variant,
-        preset: str = LLROptions.preset,
-        nominal_weight: float | None = None,
-        gamma_weight: float | None = None,
-        slope_weight: float | None = None,
-        rule: str | None = None,
-        tangent_gradient: bool | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            net,
-            attack,
-            variant=variant,
-            preset=preset,
-            nominal_weight=nominal_weight,
-            gamma_weight=gamma_weight,
-            slope_weight=slope_weight,
-            rule=rule,
-            tangent_gradient=tangent_gradient,
-            **kwargs,
-        )
 
     def prepared_attack(self, attack):
         resolved = self.options.resolved

@@ -5,6 +5,7 @@ whoever takes the value in Python checks it with the same rule and the same word
 """
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -124,3 +125,57 @@ def make_options(options_class, values: dict, owner: str):
                 f"Unknown argument '{name}' of {owner}. Options of {owner}: {', '.join(known) or 'none'}."
             )
     return options_class(**values)
+
+
+class DerivedSignature:
+    """The `__signature__` of classes whose constructors take options as keyword arguments.
+
+    `inspect.signature`, and what shows signatures, then see the arguments that `__init__` names, the options
+    with their types and defaults, and what `**kwargs` pass on to the class that has this attribute.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    >>> class Model:
+    ...     options_class = Options
+    ...     __signature__ = DerivedSignature("options_class")
+    ...
+    ...     def __init__(self, net, *, seed: int = 0, **options):
+    ...         self.options = make_options(self.options_class, options, "Model")
+    >>> inspect.signature(Model)
+    <Signature (net, *, beta: float = 6.0, seed: int = 0)>
+
+    Args:
+        options_class: The attribute of the class that is the dataclass of its options.
+    """
+
+    def __init__(self, options_class: str):
+        self.options_class = options_class
+
+    def __set_name__(self, owner, name):
+        self.root = owner
+
+    def __get__(self, instance, owner) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("__signature__")  # an instance is called with other arguments
+        found: list[inspect.Parameter] = []
+        for base in (base for base in owner.__mro__ if "__init__" in vars(base)):
+            if base is self.root:
+                found += map(_as_parameter, dataclasses.fields(getattr(owner, self.options_class)))
+            found += list(inspect.signature(base.__init__).parameters.values())[1:]
+            if base is self.root or found[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+                break
+        named: dict[str, inspect.Parameter] = {}
+        for each in found:
+            if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+                named.setdefault(each.name, each)
+        return inspect.Signature(sorted(named.values(), key=lambda each: each.kind))
+
+
+def _as_parameter(field: dataclasses.Field) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+    )
