@@ -7,6 +7,7 @@ class here, listed in `OPTIONS`; from outside the package, `module:Name` works w
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -99,7 +100,7 @@ def check_margin(margin: float, head: str, has_scale: bool) -> None:
         head: The name of the head in the message.
         has_scale: Whether the head has a scale, as every hypersphere head has.
     """
-    check(margin >= 0, f"margin must be finite and not negative. Received: margin={margin:g}.")
+    check(0 <= margin < math.inf, f"margin must be finite and not negative. Received: margin={margin:g}.")
     check(
         not margin or has_scale,
         f"A margin needs a hypersphere head. Received: a head '{head}' and margin={margin:g}. Use a "
