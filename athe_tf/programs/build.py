@@ -12,13 +12,11 @@ from athe_tf.data.names import in_memory_only
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.programs.config import TrainConfig
 from athe_tf.saving.keras_file import load_model
-from athe_tf.training.averaging import EMA, WeightAverage
+from athe_tf.training.averaging import EMA, SWA, WeightAverage
 from athe_tf.training.awp import AWP
-from athe_tf.training.epsilon import EpsilonSchedule
 from athe_tf.training.optimizers import TorchSGD
 from athe_tf.training.options import SharedOptions
-from athe_tf.training.schedules import make_schedule
-from athe_tf.training.swa import SWA
+from athe_tf.training.schedules import EpsilonSchedule, make_schedule
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import values_of
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.gradients import inner_product
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
-from athe_tf.training.linearization import clean_pass, gradient_at
+from athe_tf.training.llr import clean_pass, gradient_at
 from athe_tf.training.options import CUREOptions
 
 

@@ -13,22 +13,14 @@ from athe_tf.utils.registry import unknown_name
 
 #: The version of `config.json`. Version 1 had no number.
 FORMAT = 2
-#: Options of frameworks at the top level of format 1: the names of their frameworks and options today.
-FORMAT_1 = {
-    "beta": ("trades", "beta"),
-    "pairing": ("alp", "pairing"),
-    "pairing_form": ("alp", "pairing_form"),
-    "replays": ("free_at", "replays"),
-    "noise_in_box": ("free_at", "noise_in_box"),
-    "nfgsm_noise": ("n_fgsm", "noise"),
-    "gradalign": ("gradalign", "alignment"),
-    "llr_preset": ("llr", "preset"),
-    "llr_variant": ("llr", "variant"),
-    "gamma_weight": ("llr", "gamma_weight"),
-    "slope_weight": ("llr", "slope_weight"),
-    "curvature_weight": ("cure", "curvature_weight"),
-    "curvature_step": ("cure", "curvature_step"),
-}
+#: Options of frameworks that format 1 has at the top level, and those that had another name there.
+FORMAT_1 = (
+    "beta", "pairing", "pairing_form", "replays", "noise_in_box", "nfgsm_noise", "gradalign", "llr_preset",
+    "llr_variant", "gamma_weight", "slope_weight", "curvature_weight", "curvature_step",
+)  # fmt: skip
+RENAMED = {
+    "nfgsm_noise": "noise", "gradalign": "alignment", "llr_preset": "preset", "llr_variant": "variant",
+}  # fmt: skip
 # The options of any framework, `module:Name` included.
 ANY_OPTIONS = {
     "type": "object",
@@ -49,7 +41,9 @@ def schema_properties(config_class) -> dict[str, Any]:
         for field in dataclasses.fields(config_class)
         if not field.metadata.get("runtime")
     }
-    former = {old: json_schema(OPTIONS[name], new) for old, (name, new) in FORMAT_1.items()}
+    owners = {field.name: table for table in OPTIONS.values() for field in dataclasses.fields(table)}
+    now = {name: RENAMED.get(name, name) for name in FORMAT_1}
+    former = {old: json_schema(owners[new], new) for old, new in now.items()}
     versions = {"enum": [*range(1, FORMAT + 1)], "description": "1 or 2"}
     return {"format": versions, **settings, **former, "options": ANY_OPTIONS}
 
