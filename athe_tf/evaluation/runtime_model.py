@@ -20,7 +20,7 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
     """A victim from an `.onnx` or a `.tflite` file that maps images `[N, H, W, C]` in [0, 1] to logits.
 
     It has no gradients: attacks that need them cannot be run on it. Use attacks on the model that it was made
-    of, `TransferredAttack`, and attacks that need outputs only.
+    of, as gradient source, and attacks that need outputs only.
 
     Example:
 

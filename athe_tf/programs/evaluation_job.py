@@ -62,7 +62,6 @@ class EvaluationJob:
             shard: Attack only this share of the images.
             shards: The states of all shards, which are merged.
         """
-        from athe_tf.attacks.engine.parallel import over_devices
         from athe_tf.evaluation.converted_model import ON_FILE, evaluate_converted
         from athe_tf.evaluation.evaluator import evaluate
         from athe_tf.programs.open_model import open_victim
@@ -81,7 +80,7 @@ class EvaluationJob:
             progress=display.update,
             finished=display.finished,
         )
-        with over_devices(self.devices), warnings_as_lines("bin/evaluate"):
+        with warnings_as_lines("bin/evaluate"):
             if config.is_converted:
                 parent = open_victim(config.parent, (), config.input_range) if config.parent else None
                 common |= {"parent": parent, "attacks": config.attacks or ON_FILE}

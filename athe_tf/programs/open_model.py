@@ -2,8 +2,7 @@
 
 import keras
 
-from athe_tf.attacks.engine.replicated import replicated_victim
-from athe_tf.attacks.engine.victim import Victim, in_range
+from athe_tf.attacks.engine.victim import Victim, in_range, replicated_victim
 from athe_tf.evaluation.loading import open_model
 from athe_tf.models.features import known_graph
 from athe_tf.models.input_range import with_input_range

@@ -11,6 +11,7 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.cascade import CHECK_QUERIES, Cascade
 from athe_tf.attacks.engine.arguments import constructor_arguments
+from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import InputError
 from tests.linear_case import predictions
@@ -48,12 +49,20 @@ CHOICES = (
 )
 
 
-def cheap_attack(name: str):
+# Cascades, `cr` and ZOO decide image by image what they do; a search for the smallest norm succeeds at any
+# radius that it tries, or tests once more what it found.
+STOP_EARLY = {
+    *("autoattack", "autoattack-lite", "autoattack-plus", "autoattack-rand", "autoattack-smoke", "swift"),
+    *("cr", "zoo", "cw-l2", "deepfool", "epsilon-search", "spatial"),
+}
+
+
+def cheap_attack(name: str, epsilon=EPSILON):
     attack_class = attacks.ATTACKS.get(name)
     default = {"steps": 3, "n_queries": 20}
     usual = {key: default[key] for key in default if key in constructor_arguments(attack_class)}
     norm = attack_class.norms[0]
-    return attacks.get(name, epsilon=EPSILON, norm=norm, **CHEAP.get(name, usual))
+    return attacks.get(name, epsilon=epsilon, norm=norm, **CHEAP.get(name, usual))
 
 
 def small_model():
@@ -157,11 +166,30 @@ def test_its_rounds_cost_no_more_than_announced(attack, case):
     # The budget of `max_passes` relies on it. One pass goes to the clean image.
     result, _ = case.run(attack)
     allowed = np.ones(len(case.x)) + (CHECK_QUERIES + 1 if isinstance(attack, Cascade) else 0)
-    for member, stage in zip(attack.cascade(case.victim), result.stages, strict=True):
-        allowed += member.prepare(case.victim, case.x, case.y, 9)
+    for member, stage in zip(schedule_of(attack).members(case.victim), result.stages, strict=True):
+        allowed += schedule_of(member).prepare(case.victim, case.x, case.y, 9)
         taken = np.clip(result.rounds - stage.first, 0, stage.rounds)
         allowed += taken * member.round_passes(case.victim)
     assert (result.passes <= allowed).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(attacks.ATTACKS) - STOP_EARLY))
+def test_an_image_that_withstands_every_step_costs_what_was_announced(name, case):
+    # Nothing succeeds within a radius this small, so every round runs to its end.
+    attack = cheap_attack(name, epsilon=1e-6)
+    result, _ = case.run(attack)
+    assert not result.success.any()
+    expected = 1 + attack.rounds(case.victim) * attack.round_passes(case.victim)
+    expected += schedule_of(attack).prepare(case.victim, case.x, case.y, 9)
+    np.testing.assert_array_equal(result.passes, expected)
+
+
+def test_the_tangent_of_local_linearity_is_computed_once_and_counted(case):
+    search = attacks.LocalLinearity(1e-6, steps=4)
+    result, passes = case.run(search)
+    # The clean pass, the tangent, four steps and the test of the last point.
+    assert passes == result.queries.sum() == len(case.x) * (1 + 1 + 4 + 1)
+    assert result.gradients.sum() == len(case.x) * (1 + 4)
 
 
 def test_its_repr_makes_it_again(attack):

@@ -5,7 +5,7 @@ import functools
 import json
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -40,6 +40,9 @@ class Victim:
         differentiable: Whether the logits are expected to have gradients; false for files of other runtimes.
         digest: Returns a text that identifies the model and its weights, or `None` if there is none. Without
             it, an interrupted attack on this victim cannot be resumed.
+        source: Another victim whose gradients attacks follow: the model that a file without gradients was
+            made of, for example. This victim remains the judge: an image is adversarial only if it errs.
+            Defaults to `None`: the victim itself.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Victim:
         independent: bool = True,
         differentiable: bool = True,
         digest: Callable[[], str | None] | None = None,
+        source: "Victim | None" = None,
     ):
         self._logits = logits
         self._features = features
@@ -64,8 +68,11 @@ class Victim:
         self.name = name
         self.facts = facts or {}
         self.independent = independent
-        self.differentiable = differentiable
+        self.source = self if source is None else source
+        self.differentiable = differentiable or source is not None
         self._digest = digest
+        #: By device, victims that compute the same there; empty unless there are several devices.
+        self.copies: dict[str, Victim] = {}
 
     def __repr__(self) -> str:
         return (
@@ -73,9 +80,37 @@ class Victim:
             f"features={self.has_features})"
         )
 
+    def replace(self, **changes) -> "Victim":
+        """A victim with other arguments than this one.
+
+        Example:
+
+        >>> athe_tf.victim(lambda x: x[:, 0, 0, :]).replace(num_classes=3).num_classes
+        3
+        """
+        return Victim(
+            **{
+                "logits": self._logits,
+                "features": self._features,
+                "head": self.head,
+                "scale": self.scale,
+                "num_classes": self.num_classes,
+                "name": self.name,
+                "facts": self.facts,
+                "independent": self.independent,
+                "differentiable": self.differentiable,
+                "digest": self._digest,
+                "source": None if self.source is self else self.source,
+                **changes,
+            }
+        )
+
     def digest(self) -> str | None:
         """A text that identifies the model and its weights as they are now; `None` if there is none."""
-        return None if self._digest is None else self._digest()
+        digests = [None if one._digest is None else one._digest() for one in (self, self.source)]
+        if None in digests or self.source is self:
+            return digests[0] if self.source is self else None
+        return f"{digests[0]}, gradients of {digests[1]}"
 
     def logits(self, x):
         """Logits in `attack_dtype`, whatever the model computes in."""
@@ -163,6 +198,32 @@ def victim(model, *, num_classes: int | None = None) -> Victim:
     return made
 
 
+def replicated_victim(model: keras.Model, devices: Sequence[str]) -> Victim:
+    """A victim from a Keras model in inference mode, with a copy of the weights on each of `devices`.
+
+    An attack is compiled for each device. Later changes of the model's weights are not seen.
+    """
+    original = victim(model)
+    features = find_head(model).features
+
+    def on(device: str) -> Victim:
+        with tf.device(device):
+            pairs = [(variable, tf.identity(variable)) for variable in model.variables]
+
+        def called(part, x):
+            with keras.StatelessScope(state_mapping=pairs):
+                return part(x, training=False)
+
+        return original.replace(
+            logits=lambda x: called(model, x),
+            features=None if features is None else (lambda x: called(features, x)),
+        )
+
+    found = on(devices[0])
+    found.copies = {device: on(device) for device in devices}
+    return found
+
+
 def in_range(victim: Victim, low: float, high: float) -> Victim:
     """A victim of images in [0, 1], from one that expects pixels from `low` to `high`.
 
@@ -180,18 +241,10 @@ def in_range(victim: Victim, low: float, high: float) -> Victim:
         found = victim.digest()
         return None if found is None else f"{found}, pixels from {low:g} to {high:g}"
 
-    return Victim(
-        rescaled(victim._logits),
-        features=rescaled(victim._features),
-        head=victim.head,
-        scale=victim.scale,
-        num_classes=victim.num_classes,
-        name=victim.name,
-        facts=victim.facts,
-        independent=victim.independent,
-        differentiable=victim.differentiable,
-        digest=digest,
-    )
+    inside = {"logits": rescaled(victim._logits), "features": rescaled(victim._features), "digest": digest}
+    found = victim.replace(**inside)
+    found.copies = {device: in_range(copy, low, high) for device, copy in victim.copies.items()}
+    return found
 
 
 def _callable_victim(function: Callable, num_classes: int | None) -> Victim:
