@@ -19,9 +19,9 @@ import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks, training
 from athe_tf.attacks.engine import driver
-from athe_tf.attacks.engine.victim import replicated_victim
 from athe_tf.data import ImageSet, Splits
 from athe_tf.layers.batch_norm import synchronize
+from athe_tf.models.victim import replicated_victim
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.workdir import Workdir

@@ -12,10 +12,10 @@ from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
 from athe_tf.evaluation.images import read_images
-from athe_tf.evaluation.loading import open_model
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import AttackSpec
 from athe_tf.evaluation.result import Result
+from athe_tf.saving.opening import open_model
 
 #: Attacks that follow the gradients of the parent, and count where the file errs.
 ON_PARENT = ("apgd-ce", "apgd-t")
@@ -73,14 +73,14 @@ def evaluate_converted(
         options: Less common settings, as for `athe_tf.evaluate`.
     """
     options = options or EvaluationOptions()
-    victim = open_model(model)
+    victim = open_model(model).victim
     images = read_images(data, max_examples, victim.num_classes)
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "batch_size": batch_size, "seed": seed}
     if parent is None:
         result = evaluate(victim, images, attacks=attacks, checks=checks, options=options, **threat)
         result.warnings.append(WITHOUT_PARENT)
         return result
-    parent = open_model(parent)
+    parent = open_model(parent).victim
     judge = victim.replace(source=parent, scale=parent.scale)
     by_parent = [AttackSpec(name, f"{name} on the parent", note=BY_PARENT) for name in ON_PARENT]
     plan = [*by_parent, *attacks]

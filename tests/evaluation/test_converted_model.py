@@ -8,12 +8,12 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks.engine.victim import in_range
+from athe_tf.conversion.runtime_model import open_runtime_model
 from athe_tf.evaluation.converted_model import WITHOUT_PARENT, _masking, evaluate_converted
 from athe_tf.evaluation.model_diagnosis import logarithms
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.runtime_model import open_runtime_model
 from athe_tf.evaluation.sanity import WITHOUT_GRADIENTS
+from athe_tf.models.victim import in_range
 from athe_tf.report.json_files import check_schema
 from athe_tf.saving import convert
 from athe_tf.utils.errors import InputError
