@@ -8,7 +8,7 @@ from typing import Any
 import athe_tf.analysis
 from athe_tf.analysis.names import ANALYSES, OF_RUNS
 from athe_tf.analysis.result import AnalysisResult, Comparison, Picture
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.files import write_text
 
 
@@ -75,7 +75,7 @@ def read_content(path) -> dict[str, Any]:
         if not (known and entries and all(one["analysis"] == content["analysis"] for one in entries)):
             raise ValueError("it does not name an analysis and its models")
     except OSError as error:
-        raise InputError(f"Cannot read '{path}': {error.strerror}.") from error
+        raise InputError(f"Cannot read '{path}': {first_line(error)}.") from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise InputError(
             f"'{path}' is not the file of an analysis: {error}. Give one that athe_tf.analysis.write wrote."

@@ -8,7 +8,8 @@ from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.calibration import confidences
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.images_and_labels import check_classes
 
 # Images whose logits are kept, for warnings and for angles.
 KEPT = 1000
@@ -48,11 +49,9 @@ def _logits(victim: Victim, images, batch_size: int):
     except InputError:
         raise
     except Exception as error:
-        lines = [line for line in str(error).strip().splitlines() if line.strip()]
         raise InputError(
             f"The model '{victim.name}' cannot be called with images of shape {images.shape[1:]}: "
-            f"{lines[0] if lines else type(error).__name__} Use the data set that it was trained on, with "
-            "images of the same size."
+            f"{first_line(error)}. Use the data set that it was trained on, with images of the same size."
         ) from error
 
 
@@ -64,9 +63,5 @@ def _check_shape(victim: Victim, logits: np.ndarray, count: int, labels) -> None
     )
     if victim.num_classes is None:  # the first batch of a callable shows it
         victim.num_classes = int(logits.shape[-1])
-    largest = int(np.max(labels))
-    check(
-        largest < victim.num_classes,
-        f"The model '{victim.name}' has {victim.num_classes} classes. Received: a label {largest}. "
-        "Use the data set that it was trained on.",
-    )
+    remedy = f"Use the data set that '{victim.name}' was trained on."
+    check_classes(np.asarray(labels), victim.num_classes, remedy=remedy)

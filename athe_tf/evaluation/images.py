@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import checked_batch
 from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import checked_batch
 
 
 def read_images(data, max_examples: int | None, num_classes: int | None):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.utils.number_format import format_duration
-from athe_tf.utils.printable import one_line
+from athe_tf.utils.streams import one_line
 
 WIDTH = 24
 # A terminal flickers if it is redrawn more often than this, in seconds.

@@ -14,7 +14,7 @@ import numpy as np
 from athe_tf.evaluation.intervals import interval_of, per_class
 from athe_tf.evaluation.text_table import text_table
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.files import replacing, write_text
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.ownership import check_ours
@@ -391,7 +391,7 @@ class Result:
             else:
                 examples.unlink(missing_ok=True)  # those of an earlier evaluation
         except OSError as error:
-            raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
+            raise InputError(f"Cannot write to '{folder}': {first_line(error)}.") from error
         return path
 
 

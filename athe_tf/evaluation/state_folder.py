@@ -20,7 +20,7 @@ from athe_tf.evaluation.finished_attack import FinishedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.shard import Shard
 from athe_tf.utils.digests import text_digest
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.ownership import IMAGES, OWNER, check_state_folder
 
 # Letters of a label in the name of its file; the digest after them makes it unique.
@@ -62,7 +62,7 @@ class StateFolder:
             opened.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"Cannot keep the state in '{opened.folder}': {error.strerror}. Use another folder."
+                f"Cannot keep the state in '{opened.folder}': {first_line(error)}. Use another folder."
             ) from error
         opened.check_identity()
         opened.owner.save({})

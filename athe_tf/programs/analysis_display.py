@@ -5,7 +5,7 @@ import time
 
 from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
 from athe_tf.utils.number_format import format_duration
-from athe_tf.utils.printable import one_line
+from athe_tf.utils.streams import one_line
 
 # A terminal flickers if it is redrawn more often than this, in seconds.
 REDRAW = 0.1

@@ -7,8 +7,7 @@ import keras
 import tensorflow as tf
 
 from athe_tf import attacks, data, models, training
-from athe_tf.data.augmentations import OF_ORIGINALS
-from athe_tf.data.names import in_memory_only
+from athe_tf.data.names import OF_ORIGINALS, in_memory_only
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.programs.config import TrainConfig
 from athe_tf.saving.keras_file import load_model

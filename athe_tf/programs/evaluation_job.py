@@ -44,7 +44,7 @@ class EvaluationJob:
     def open(self) -> None:
         """Starts TensorFlow, and reads the model and the images."""
         start_tensorflow()
-        from athe_tf.distribution.startup import local_devices
+        from athe_tf.distribution.strategy import local_devices
         from athe_tf.models.victim import replicated_victim
         from athe_tf.saving.opening import open_model
 

@@ -24,8 +24,8 @@ from athe_tf.programs.output_folder import STATE, held
 from athe_tf.programs.workdir import is_imported
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
-from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.ownership import check_ours, check_state_folder, remove_state
+from athe_tf.utils.registry import is_import_path
 from athe_tf.version import __version__
 
 RECORD = "shard.json"

@@ -43,7 +43,7 @@ def chosen_framework(arguments: list[str]) -> str:
     flags.DEFINE_string("framework", TrainConfig.framework, "", flag_values=values)
     try:
         values(arguments, known_only=True)
-    except (flags.Error, OSError, UnicodeDecodeError):  # the command line is read again, and refused then
+    except flags.Error:  # the command line is read again, and refused then
         return TrainConfig.framework
     return str(values["framework"].value)
 

@@ -21,7 +21,7 @@ from athe_tf.programs.config.serialization import (
 )
 from athe_tf.saving import zoo
 from athe_tf.saving.model_path import RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import TEMPORARY, sweep, write_text
 from athe_tf.utils.locks import LOCK_PREFIX, lock_name, locked
 
@@ -80,7 +80,7 @@ class Workdir:
         try:
             return from_json(TrainConfig, self.config.read_text(), framework)
         except OSError as error:
-            raise InputError(f"Cannot read '{self.config}': {error.strerror}.") from error
+            raise InputError(f"Cannot read '{self.config}': {first_line(error)}.") from error
         except ValueError as error:
             raise InputError(f"'{self.config}' is not the config of a run: {error}") from error
 

@@ -11,7 +11,7 @@ from athe_tf.report.comparability import comparability
 from athe_tf.report.format import NOTHING, points, value_text
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.utils.errors import check
-from athe_tf.utils.printable import one_line
+from athe_tf.utils.streams import one_line
 
 CLEAN, WORST, CORRUPTIONS = "clean", "worst case", "mCA"
 

@@ -6,6 +6,8 @@ import zlib
 
 import numpy as np
 
+from athe_tf.utils.images_and_labels import to_levels
+
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GRAY, COLOR = 0, 2
 
@@ -17,7 +19,7 @@ def encode(image: np.ndarray) -> bytes:
     """
     pixels = np.atleast_3d(np.asarray(image, "float64"))
     pixels = pixels[..., :3] if pixels.shape[-1] >= 3 else pixels[..., :1]
-    data = np.round(255 * np.clip(np.nan_to_num(pixels), 0.0, 1.0)).astype("uint8")
+    data = to_levels(np.nan_to_num(pixels))
     height, width, channels = data.shape
     header = struct.pack(">IIBBBBB", width, height, 8, COLOR if channels == 3 else GRAY, 0, 0, 0)
     # Every row starts with the number of its filter; 0 means none.

@@ -15,7 +15,7 @@ from athe_tf.evaluation.example_arrays import SHOWN
 from athe_tf.report.analyses import SavedAnalysis, find_analyses, read_analyses
 from athe_tf.report.json_files import check_finite, check_schema, check_version, read_json, schema
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 
 EVALUATION = "evaluation.json"
 CONFIG = "config.json"
@@ -177,8 +177,7 @@ def read_examples(folder: pathlib.Path) -> dict[str, np.ndarray] | None:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: np.asarray(stored[name]) for name in stored.files}
     except Exception as error:  # zip, its compressions and the format of arrays have errors of their own
-        reason = str(error) or type(error).__name__
-        raise InputError(f"'{path}' is not an archive of images: {reason}. Remove it.") from error
+        raise InputError(f"'{path}' is not an archive of images: {first_line(error)}. Remove it.") from error
     check_examples(arrays, f"'{path}'")
     return arrays
 

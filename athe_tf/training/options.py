@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import check
-from athe_tf.utils.imports import import_object
 from athe_tf.utils.options import check_options, option
-from athe_tf.utils.registry import Registry
+from athe_tf.utils.registry import Registry, import_object
 
 if TYPE_CHECKING:
     from athe_tf.training.adversarial_model import AdversarialModel

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.printable import is_control
 from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.streams import is_control
 
 #: The types of options: their names in JSON Schema, and how messages call a value.
 TYPES: dict[type, tuple[str, str]] = {

@@ -1,20 +1,21 @@
 """Losses, single steps and constants of the attacks against their formulas, in NumPy and float64."""
 
 import math
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from athe_tf.attacks.engine.active_set import shrinking_loop
 
-import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks import apgd_steps, constraint_relaxation, losses
 from athe_tf.attacks.cascade import black_box_suspicions
+from athe_tf.attacks.engine import driver
 from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.gradients import gradient_of, mean_gradient
+from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.model_checks import saturated_share
-from athe_tf.attacks.engine.results import AttackResult, Attempt, Stage, misclassified
+from athe_tf.attacks.engine.results import AttackResult, RoundResult, Stage, misclassified
 from athe_tf.attacks.moving_radius import Walk
 from athe_tf.attacks.square import Hills
 from athe_tf.threat import threat_model
@@ -205,19 +206,15 @@ def test_fab_keeps_the_nearest_of_its_adversarial_points():
     attack = attacks.FAB(0.1, "l2")
     images, nearest = tf.zeros([3, 1, 1, 1]), tf.fill([3, 1, 1, 1], 0.5)
     points = tf.reshape(tf.constant([0.6, 0.3, 0.3]), [3, 1, 1, 1])
-    logits = tf.constant([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])  # the third is not adversarial
-    wrong, kept, norm = attack._keep_nearer(
-        logits, points, nearest, tf.fill([3], 0.5), images, tf.zeros([3], tf.int32)
-    )
-    np.testing.assert_array_equal(wrong, [True, True, False])
+    wrong = tf.constant([True, True, False])
+    kept, norm = attack._keep_nearer(wrong, points, nearest, tf.fill([3], 0.5), images)
     np.testing.assert_allclose(np.ravel(kept), [0.5, 0.3, 0.5])
     np.testing.assert_allclose(norm, [0.5, 0.3, 0.5])
 
 
 def walk(radius, norm, delta):
-    none = tf.zeros([len(radius)], tf.int32)
     radius, norm = (tf.constant(v, tf.float32) for v in (radius, norm))
-    return Walk(delta, radius, delta, norm, none, none, none)
+    return Walk(delta, radius, delta, norm)
 
 
 def test_the_radius_of_fmn_shrinks_below_the_smallest_norm_and_grows_where_it_failed():
@@ -226,11 +223,11 @@ def test_the_radius_of_fmn_shrinks_below_the_smallest_norm_and_grows_where_it_fa
     gradient = tf.reshape(tf.constant([[6.0, 8.0]] * 4), [4, 2, 1, 1])
     state = walk([1.0, 1.0, 1.0, math.inf], [0.3, 5.0, 5.0, math.inf], delta)
     success, loss = tf.constant([True, True, False, False]), tf.constant([1.0, 1.0, -2.0, -2.0])
-    found = attack.moved(tf.constant(0), state, success, loss, gradient)
+    found = attack.next_radius(tf.constant(0), state, success, loss, gradient)
     # The norm of the first; 1 - gamma; 1 + gamma; the length so far and what the linear margin asks for.
     np.testing.assert_allclose(found, [0.3, 0.8, 1.2, 1.001 * (0.5 + 0.2)], rtol=1e-6)
     halfway = 0.001 + (0.2 - 0.001) / 2
-    found = attack.moved(tf.constant(5), state, success, loss, gradient)
+    found = attack.next_radius(tf.constant(5), state, success, loss, gradient)
     np.testing.assert_allclose(found[1:3], [1 - halfway, 1 + halfway], rtol=1e-6)
 
 
@@ -238,9 +235,9 @@ def test_the_radius_of_ddn_moves_by_gamma_and_its_perturbation_has_that_length()
     attack = attacks.DDN(0.1, gamma=0.2)
     delta = tf.reshape(tf.constant([[0.3, 0.4], [3.0, 4.0]]), [2, 2, 1, 1])
     state = walk([1.0, 2.0], [math.inf, math.inf], delta)
-    found = attack.moved(tf.constant(3), state, tf.constant([True, False]), None, None)
+    found = attack.next_radius(tf.constant(3), state, tf.constant([True, False]), None, None)
     np.testing.assert_allclose(found, [0.8, 2.4], rtol=1e-6)
-    fitted = attack.fitted(delta, tf.reshape(found, [-1, 1, 1, 1]))
+    fitted = attack.project_to_radius(delta, tf.reshape(found, [-1, 1, 1, 1]))
     np.testing.assert_allclose(attack.threat.length(fitted), [0.8, 2.4], rtol=1e-6)
     assert attack.first_radius == 1.0 and attacks.FMN(0.1).first_radius == math.inf
 
@@ -314,7 +311,7 @@ def test_the_objective_of_cw_is_the_squared_length_and_c_times_the_missing_margi
     x, label = tf.fill([1, 1, 1, 1], 0.3), tf.constant([0])
     origin = tf.atanh(2 * x - 1)
     search = attack._initial(x, 0.1 + tf.zeros_like(x))._replace(c=tf.constant([3.0]))
-    after = attack._iterate(victim, search, x, label, origin)
+    after, *_ = attack._iterate(victim, search, x, label, origin)
     image = 0.5 * (1 + np.tanh(np.arctanh(-0.4) + 0.1))
     np.testing.assert_allclose(after.lowest, (image - 0.3) ** 2 + 3.0 * (0.5 + 1 - 2 * image), rtol=1e-5)
     np.testing.assert_allclose(np.ravel(after.offset), 0.1 + 0.25, rtol=1e-5)  # Adam's first step
@@ -333,7 +330,7 @@ def test_cw_starts_further_restarts_a_tenth_beside_the_image():
     x, y, ids = tf.fill([50, 10, 10, 3], 0.5), tf.zeros([50], tf.int32), tf.range(50)
     attack = Witness(0.1, steps=1, search_steps=1, restarts=2)
     for round_index in range(2):
-        attack.attempt(victim, x, y, ids, rng.fold(0), tf.constant(round_index))
+        attack.run_round(victim, x, y, ids, rng.fold(0), tf.constant(round_index))
     assert not seen[0].numpy().any()
     np.testing.assert_allclose(seen[1].numpy().std(), 0.1, rtol=0.03)
 
@@ -459,7 +456,8 @@ def test_zoo_keeps_its_budget_where_every_probe_is_a_suspect():
     victim, x = attacks.Victim(logits, num_classes=2), tf.fill([1, 2, 2, 1], 0.5)
     for budget in range(5, 12):
         attack = attacks.ZOO(0.1, n_queries=budget, learning_rate=1e-9)
-        _, success, queries = attack.search(victim, x, tf.zeros([1], tf.int32), tf.range(1), rng.fold(0))
+        found = attack.run_round(victim, x, tf.zeros([1], tf.int32), tf.range(1), rng.fold(0), 0)
+        success, queries = found.success, found.queries
         assert not success.numpy().any()
         # An update takes up to four with the last test, and the clean query is one.
         updates = (budget - 2) // 3
@@ -540,11 +538,14 @@ def test_a_shrinking_loop_freezes_each_row_when_it_is_done_and_tests_only_the_ot
         return [value + 1, steps + 1], value + 1 >= constants[0]
 
     def last(state, constants):
-        return [state[0] + 100, state[1]]
+        return [state[0] + 100, state[1]], 0
 
     start = [tf.zeros([count], tf.int32), tf.zeros([count], tf.int32)]
-    value, steps = shrinking_loop(body, start, [tf.constant(goals)], 8, last)
+    loop = shrinking_loop(body, start, [tf.constant(goals)], 8, last)
+    value, steps = loop.state
     np.testing.assert_array_equal(steps, np.minimum(goals, 8))
+    np.testing.assert_array_equal(loop.steps, np.minimum(goals, 8))
+    np.testing.assert_array_equal(loop.tested, goals > 8)
     np.testing.assert_array_equal(value, np.where(goals > 8, 108, goals))
     # In eighths of the batch.
     part = -(-count // 8)
@@ -570,15 +571,10 @@ def test_the_smaller_norm_of_several_rounds_is_kept_and_costs_add_up():
     result = AttackResult.before(np.zeros([2, 1, 1, 1]), np.array([False, False]))
     rows = np.array([1, 0])
     for norm, success in (([3.0, 2.0], [False, False]), ([4.0, 1.0], [False, True])):
-        outcome = Attempt(
-            np.full([2, 1, 1, 1], norm[1], "float32"),
-            np.array(success),
-            np.array([5, 7]),
-            np.array([2, 3]),
-            np.array(norm),
-            np.array([0, 1]),
-        )
-        solved = athe_tf.attacks.engine.driver.record(result, rows, outcome)
+        columns = (success, [5, 7], [2, 3], norm, [0, 1])
+        outcome = RoundResult(tf.fill([2, 1, 1, 1], norm[1]), *map(tf.constant, columns))
+        stage = types.SimpleNamespace(result=result, memory=None, stage=Stage("a", 0, 2))
+        solved = driver._Stage._record(stage, rows, np.zeros(2, int), outcome)
     assert solved.tolist() == [0]
     assert result.norm.tolist() == [1.0, 3.0] and result.success.tolist() == [True, False]
     assert result.queries.tolist() == [15, 11] and result.gradients.tolist() == [6, 4]

@@ -256,7 +256,8 @@ def test_files_that_do_not_fit_are_refused(model, tmp_path):
         run(folder)
     write_folder(folder)
     np.save(folder / "labels.npy", np.full(20, 99, np.uint8))
-    with pytest.raises(InputError, match=r"Labels must lie in 0..2: the model .* has 3 classes.*99"):
+    message = "in 0..2 with 3 classes. Received: min=99, max=99. Use corruptions of the data set that"
+    with pytest.raises(InputError, match=f"Labels must be integers {message}"):
         run(folder)
 
 

@@ -318,7 +318,9 @@ def test_images_of_another_shape_and_labels_of_another_set_are_refused(linear):
     def callable_model(x):
         return linear(x)
 
-    with pytest.raises(InputError, match="has 5 classes. Received: a label 7"):
+    with pytest.raises(
+        InputError, match="in 0..4 with 5 classes. Received: min=7, max=7. Use the data set that"
+    ):
         athe_tf.evaluate(callable_model, (IMAGES, np.full(60, 7)), attacks=["fgsm"])
 
     def one_number(x):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.recipes import with_recipes
 from athe_tf.programs.train import PROGRAM
 from athe_tf.utils.errors import InputError
 
@@ -44,6 +45,25 @@ def test_a_config_is_valid_and_its_header_says_all(name):
     named = ("standard", "pgd_at", "alp", "trades", "fast_at", "free_at", "mart", "llr", "cure", *FRAMEWORKS)
     part = next(part for part in named if part in name)
     assert config.framework == FRAMEWORKS.get(part, part)
+
+
+def flags_in(path):
+    """The lines of a config, and what the files that it includes set before."""
+    own = [line for line in path.read_text().splitlines() if line.startswith("--")]
+    included = [line for line in own if line.startswith("--flagfile=")]
+    before = with_recipes([f"--flagfile={path.parent / line.partition('=')[2]}" for line in included])
+    return own, included, dict(line.partition("=")[::2] for line in before)
+
+
+def test_configs_share_what_they_have_in_common():
+    bases = set(FOLDER.glob("base/*.flags"))
+    used = set()
+    for path in [*FILES, *bases]:
+        own, included, before = flags_in(path)
+        repeated = [line for line in own if line.partition("=")[::2] in before.items()]
+        assert own[: len(included)] == included and not repeated, path
+        used |= {(path.parent / line.partition("=")[2]).resolve() for line in included}
+    assert bases <= used
 
 
 def passes(config):

@@ -28,6 +28,7 @@ from athe_tf.models.digest import identify, source_of
 from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.images_and_labels import check_classes
 
 # The memory of images that a budget of passes stopped.
 STOPPED = "max_passes"
@@ -136,8 +137,7 @@ class _Stage:
         index = 0
         began = time.perf_counter()
         while index < self.stage.rounds and not result.success.all():
-            # The rows that were still robust when this round began.
-            survivors = np.flatnonzero((result.rounds > first + index) | ~result.success)
+            survivors = result.survivors(first + index)
             groups = self._groups(survivors, index)
             for solved in self._outcomes(groups, index):
                 self.stage.seconds += time.perf_counter() - began
@@ -352,10 +352,7 @@ def clean_pass(
     logits = np.concatenate([batch.numpy() for _, batch in clean_logits(victim, x, batch_size)])
     if victim.num_classes is None:  # known only now if the victim is a callable
         victim.num_classes = int(logits.shape[-1])
-    if int(np.max(y)) >= logits.shape[-1]:
-        raise InputError(
-            f"Labels must lie in [0, {logits.shape[-1]}). Received: min={np.min(y)}, max={np.max(y)}."
-        )
+    check_classes(np.asarray(y), logits.shape[-1])
     return AttackResult.before(x, succeeded(logits, y).numpy()), logits
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from athe_tf.training.options import OPTIONS, options_of
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.number_format import format_number, parse_number
 from athe_tf.utils.options import TYPES, field_type, is_optional, item_type, json_schema
-from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.registry import is_import_path, unknown_name
 
 #: The version of `config.json`. Version 1 had no number.
 FORMAT = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 from athe_tf.attacks.options import AttackOptions
 from athe_tf.attacks.registry import parse_name
-from athe_tf.data.augmentations import AUGMENTATIONS
+from athe_tf.data.names import AUGMENTATIONS
 from athe_tf.data.names import check_name as check_data_set
 from athe_tf.models import names as models
 from athe_tf.programs.config import rules

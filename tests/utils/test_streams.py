@@ -7,7 +7,7 @@ from athe_tf.programs.config import ReportConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.printable import one_line, printable
+from athe_tf.utils.streams import one_line, printable
 from tests.report_case import small_evaluation
 
 HOSTILE = [
