@@ -12,7 +12,6 @@ from athe_tf.evaluation.examples import choose_examples
 from athe_tf.evaluation.heads import head_of
 from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.merged_state import MergedState
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import EvaluationProgress
@@ -21,11 +20,11 @@ from athe_tf.evaluation.protocols import Protocol, get_protocol
 from athe_tf.evaluation.result import Result
 from athe_tf.evaluation.sanity import run_checks
 from athe_tf.evaluation.sanity_probe import SanityProbe
-from athe_tf.evaluation.shard import WHOLE, Shard
-from athe_tf.evaluation.state_folder import StateFolder
+from athe_tf.evaluation.state_folder import MergedState, StateFolder
 from athe_tf.evaluation.transferred import measure_transfer
 from athe_tf.evaluation.under_attack import adversarial_logits, describe_angles, describe_calibration
 from athe_tf.evaluation.verify import verify
+from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from athe_tf.evaluation.protocols import PROTOCOLS
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.utils.choices import NORMS, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number

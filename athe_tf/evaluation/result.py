@@ -13,11 +13,11 @@ import numpy as np
 
 from athe_tf.evaluation.intervals import interval_of, per_class
 from athe_tf.evaluation.text_table import text_table
+from athe_tf.jobs.ownership import check_ours
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.files import replacing, write_text
 from athe_tf.utils.number_format import format_number
-from athe_tf.utils.ownership import check_ours
 from athe_tf.version import __version__
 
 #: The version of `evaluation.json`; its JSON Schema is in `athe_tf/report/schemas`.

@@ -3,6 +3,8 @@
 import pathlib
 
 from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
+from athe_tf.jobs.locks import held
+from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.analysis_display import AnalysisDisplay
 from athe_tf.programs.command_line import Program
 from athe_tf.programs.config import AnalyzeConfig
@@ -12,9 +14,6 @@ from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.training_runs import runs_by_steps
 from athe_tf.programs.workdir import training_run_of
 from athe_tf.utils.errors import check
-from athe_tf.utils.files import sweep
-from athe_tf.utils.locks import locked
-from athe_tf.utils.ownership import check_ours
 
 EXAMPLES = """
 bin/analyze --model=runs/digits --what=gradient_ratio,linearity --output=runs/digits/analysis
@@ -44,8 +43,7 @@ def action(config: AnalyzeConfig, extra: dict) -> None:
     output = pathlib.Path(config.output)
     check_free(*(output / file_stem(config, what) for what in config.what))
     INTERRUPTION.remark = "The same command continues with what is missing."
-    with locked(output):
-        sweep(output)
+    with held(output):
         run(config, groups, output)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions, LessCommonOptions
 from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.ownership import remove_state
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
@@ -22,7 +23,6 @@ from athe_tf.programs.workdir import Workdir, find_model, is_imported
 from athe_tf.report.writing import write
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import values_of
-from athe_tf.utils.ownership import remove_state
 
 
 @dataclasses.dataclass

@@ -2,13 +2,13 @@
 
 import pathlib
 
+from athe_tf.jobs.locks import lock_name, locked
 from athe_tf.programs.command_line import Program, say
 from athe_tf.programs.config import ReportConfig
 from athe_tf.programs.output_folder import held
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import read_evaluation, with_analyses
 from athe_tf.report.writing import write, write_comparison
-from athe_tf.utils.locks import lock_name, locked
 
 EXAMPLES = """
 bin/report runs/demo

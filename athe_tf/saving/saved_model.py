@@ -8,13 +8,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from athe_tf.jobs.locks import lock_name, locked
 from athe_tf.models.card import CARD, describe, read_card, write_card
 from athe_tf.models.features import penultimate
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.files import recover_folder, replacing_folder
-from athe_tf.utils.locks import lock_name, locked
 
 #: What an export contains.
 EXPORTED = {"assets", "fingerprint.pb", "saved_model.pb", "variables", CARD}

@@ -10,7 +10,6 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import athe_tf
-from athe_tf.attacks.engine.journal import Journal
 from athe_tf.data import corruptions
 from athe_tf.data.corruptions import sources
 from athe_tf.evaluation import corruptions as room
@@ -20,6 +19,7 @@ from athe_tf.evaluation.corruptions import (
     evaluate_corruptions,
     source_identity,
 )
+from athe_tf.jobs.journal import Journal
 from athe_tf.report.sections.corruptions import summary
 from athe_tf.utils.errors import InputError
 

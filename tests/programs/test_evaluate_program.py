@@ -15,6 +15,7 @@ import athe_tf
 from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.evaluation.progress_display import ProgressDisplay
 from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.jobs.locks import LOCK
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
@@ -22,7 +23,6 @@ from athe_tf.programs.config.serialization import to_json
 from athe_tf.programs.output_folder import held, prepared
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
-from athe_tf.utils.locks import LOCK
 from tests.small_runs import tiny_batch, tiny_net
 
 X, _ = tiny_batch(40)

@@ -21,9 +21,9 @@ import tensorflow as tf
 from athe_tf.attacks.engine import parallel
 from athe_tf.attacks.engine.attack_state import AttackState
 from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.journal import Journal
 from athe_tf.attacks.engine.results import COUNTS, AttackResult, RoundResult, Stage, misclassified
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
 from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest

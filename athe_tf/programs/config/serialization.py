@@ -4,6 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
+from athe_tf.jobs import identity
 from athe_tf.training.options import OPTIONS, options_of
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import format_number, parse_number
@@ -147,9 +148,8 @@ def exact_number(value: float) -> str:
 def differences(one, other) -> list[str]:
     """The settings that affect the result and differ, as text; empty for two configs of the same run."""
     runtime = {field.name for field in dataclasses.fields(one) if field.metadata.get("runtime")}
-    there, here = given_settings(one), given_settings(other)
-    return [
-        f"--{name}={flag_text(here.get(name))} (there: {flag_text(there.get(name))})"
-        for name in [*there, *(name for name in here if name not in there)]
-        if name not in runtime and there.get(name) != here.get(name)
-    ]
+    there, here = (
+        {name: value for name, value in given_settings(config).items() if name not in runtime}
+        for config in (one, other)
+    )
+    return identity.differences(here, there, "--{name}={ours} (there: {stored})", flag_text)

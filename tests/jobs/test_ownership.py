@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from athe_tf.attacks.engine.journal import Journal
+from athe_tf.jobs.journal import Journal
+from athe_tf.jobs.ownership import check_ours, check_state_folder, is_ours, remove_files, remove_state, signed
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY, replacing, write_text
-from athe_tf.utils.ownership import check_ours, check_state_folder, is_ours, remove_state, signed
 
 
 def test_a_page_is_ours_until_somebody_changes_it(tmp_path):
@@ -41,13 +41,15 @@ def test_of_a_state_folder_only_our_files_are_removed(tmp_path):
     state = tmp_path / "state"
     Journal(state / "evaluation.npz", {"seed": 0}).save({})
     journal = Journal(state / "pgd.npz", {"seed": 0})
-    journal.save_images(np.ones((2, 2, 2, 1), np.float32), np.array([0]))
+    journal.part(0).save({"images": np.ones((2, 2, 2, 1), np.float32)})
     journal.save({})
+    np.save(state / "pgd.npz.images.npy", np.ones((2, 2, 2, 1), np.float32))  # of an older version
+    np.save(state / "my.npz.images.npy", np.ones(3))
     np.savez(state / "mine.npz", results=np.ones(3))
     (state / "thesis.txt").write_text("precious")
     (state / f"{TEMPORARY}0123.npz").touch()
     remove_state(state)
-    assert sorted(path.name for path in state.iterdir()) == ["mine.npz", "thesis.txt"]
+    assert sorted(path.name for path in state.iterdir()) == ["mine.npz", "my.npz.images.npy", "thesis.txt"]
 
 
 def test_a_folder_of_the_same_name_is_neither_used_nor_removed(tmp_path):
@@ -61,6 +63,21 @@ def test_a_folder_of_the_same_name_is_neither_used_nor_removed(tmp_path):
         check_state_folder(state)
     remove_state(state)
     assert (state / "thesis.txt").read_text() == "precious"
+
+
+def test_files_are_removed_by_name_and_a_folder_only_if_it_is_empty(tmp_path):
+    folder = tmp_path / "backup"
+    remove_files(folder, "state.npz")  # there is none
+    for name in ("state.npz", f"{TEMPORARY}0123.npz", "thesis.tex", "old/state.npz"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    remove_files(folder, "state.npz", "other.npz")
+    assert sorted(path.name for path in folder.iterdir()) == ["old", "thesis.tex"]
+    assert (folder / "old" / "state.npz").exists()
+    (folder / "old" / "state.npz").unlink()
+    (folder / "old").rmdir()
+    remove_files(folder, "thesis.tex")
+    assert not folder.exists()
 
 
 def test_a_file_that_has_the_text_already_is_left_alone(tmp_path):

@@ -14,10 +14,10 @@ import warnings
 from collections.abc import Iterator
 
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.files import sweep
 
-#: Prefix of the names of lock files, which are no part of the content of a folder; and their usual name.
-LOCK_PREFIX = ".athe_tf.lock"
-LOCK = LOCK_PREFIX
+#: The usual name of lock files, and the prefix of all: they are no part of the content of a folder.
+LOCK = ".athe_tf.lock"
 # What file systems without locks answer.
 UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -54,18 +54,32 @@ def locked(folder: str | pathlib.Path, name: str = LOCK) -> Iterator[None]:
                 parent.rmdir()
 
 
+@contextlib.contextmanager
+def held(folder: str | pathlib.Path, *inside: str) -> Iterator[pathlib.Path]:
+    """A context in which no other process writes to a folder; removes what a killed one left.
+
+    Args:
+        folder: The folder.
+        inside: Names of folders in it that are written to as well.
+    """
+    folder = pathlib.Path(folder)
+    with locked(folder):
+        sweep(folder, *(folder / name for name in inside))
+        yield folder
+
+
 def lock_name(of: str) -> str:
     """The lock file for one entry of a folder that others use too."""
-    return f"{LOCK_PREFIX}-{of}"
+    return f"{LOCK}-{of}"
 
 
 def _acquire(path: pathlib.Path) -> int | None:
     """A file descriptor that holds the lock; `None` where the file system has no locks."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
+        with contextlib.ExitStack() as unless_kept:
+            unless_kept.callback(os.close, descriptor)
             if not _flock(descriptor, path):
-                os.close(descriptor)
                 path.unlink(missing_ok=True)
                 return None
             # The holder before us may have removed the file between our two calls.
@@ -73,12 +87,8 @@ def _acquire(path: pathlib.Path) -> int | None:
                 with contextlib.suppress(OSError):  # a full disk: the lock holds without a name, too
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, f"{socket.gethostname()} {os.getpid()}\n".encode())
+                unless_kept.pop_all()
                 return descriptor
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 def _flock(descriptor: int, path: pathlib.Path) -> bool:
@@ -110,7 +120,6 @@ def _holder(descriptor: int) -> str:
 
 
 def _same_file(descriptor: int, path: pathlib.Path) -> bool:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+    return False

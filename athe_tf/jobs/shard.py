@@ -1,14 +1,15 @@
-"""`Shard`: the share of the images that one of several machines attacks; without TensorFlow."""
+"""`Shard`: the share of the images that one of several processes works on, and the whole from all shares."""
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from athe_tf.utils.errors import check
 
 # More shards than any cluster has machines.
-MOST = 100_000
+MAX_SHARDS = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Shard:
 
     def __post_init__(self):
         check(
-            1 <= self.number <= self.count <= MOST,
+            1 <= self.number <= self.count <= MAX_SHARDS,
             "A shard is one of at least one, counted from 1. Expected, for example, Shard(3, 8): the third "
             f"of eight. Received: Shard({self.number}, {self.count}). Use a number from 1 to "
             f"{max(1, self.count)}.",
@@ -43,20 +44,20 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     @classmethod
-    def parse(cls, text: str, shown: str = "shard") -> "Shard":
+    def parse(cls, text: str, display_name: str = "shard") -> "Shard":
         """The shard that a text such as `"3/8"` means.
 
         Args:
             text: Number and count.
-            shown: How a message calls it.
+            display_name: How a message calls it.
         """
         match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text)
         number, count = (int(part) for part in match.groups()) if match else (0, 0)
         check(
-            1 <= number <= count <= MOST,
-            f"{shown} must be the number of a shard, from 1, and the number of shards. Expected, for "
-            f"example: {shown}=3/8, the third of eight. Received: {shown}={text}."
-            + (f" Use a number from 1 to {count}." if match and 1 <= count <= MOST else ""),
+            1 <= number <= count <= MAX_SHARDS,
+            f"{display_name} must be the number of a shard, from 1, and the number of shards. Expected, for "
+            f"example: {display_name}=3/8, the third of eight. Received: {display_name}={text}."
+            + (f" Use a number from 1 to {count}." if match and 1 <= count <= MAX_SHARDS else ""),
         )
         return cls(number, count)
 
@@ -75,6 +76,21 @@ class Shard:
     def all(self) -> "list[Shard]":
         """The shards of the same division."""
         return [Shard(number, self.count) for number in range(1, self.count + 1)]
+
+
+def joined(arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> np.ndarray:
+    """One array with a value per image of the whole set, from those of its shards.
+
+    Example:
+
+    >>> joined([np.array([5, 6]), np.array([7])], [Shard(1, 2).rows(3), Shard(2, 2).rows(3)])
+    array([5, 7, 6])
+
+    Args:
+        arrays: The values of each shard.
+        rows: The positions of its images in the whole set.
+    """
+    return np.concatenate(arrays)[np.argsort(np.concatenate(rows))]
 
 
 #: All images.

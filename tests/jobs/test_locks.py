@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from athe_tf.jobs.locks import LOCK, lock_name, locked
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.locks import LOCK, lock_name, locked
 from tests.warm_processes import started
 
 

@@ -4,6 +4,7 @@ Pages and cards end with a comment that contains a digest of the rest, so that a
 changed by hand is recognized. JSON files name athe_tf, and archives have known arrays.
 """
 
+import contextlib
 import hashlib
 import json
 import pathlib
@@ -11,13 +12,13 @@ import re
 import zipfile
 
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.files import TEMPORARY
+from athe_tf.utils.files import TEMPORARY, sweep
 
 _SIGNATURE = re.compile(r"<!-- athe_tf ([0-9a-f]{16}) -->\n\Z")
-#: Arrays of every `examples.npz`.
-EXAMPLE_ARRAYS = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
+# Some of the arrays of every `examples.npz`.
+_OF_EXAMPLES = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
 #: The array that marks the files of a state folder, and all arrays that each of them has; the file that
-#: identifies its model and images; the suffix of files with images.
+#: identifies its model and images; the suffix of the file with images that older states have.
 STATE_FORMAT = "athe_tf_state"
 STATE_ARRAYS = frozenset({"identity.npy", f"{STATE_FORMAT}.npy"})
 OWNER = "evaluation.npz"
@@ -34,7 +35,7 @@ def is_ours(path) -> bool:
     path = pathlib.Path(path)
     try:
         if path.suffix == ".npz":
-            return holds_arrays(path, EXAMPLE_ARRAYS)
+            return holds_arrays(path, _OF_EXAMPLES)
         text = path.read_bytes().decode("utf-8")
         if path.suffix == ".json":
             return _names_us(json.loads(text))
@@ -81,13 +82,19 @@ def remove_state(folder) -> None:
     folder = pathlib.Path(folder)
     if not holds_arrays(folder / OWNER, STATE_ARRAYS):
         return
-    for path in sorted(folder.iterdir()):
-        ours = path.name.startswith(TEMPORARY) or path.name.endswith(f".npz{IMAGES}")
-        if ours or (path.name != OWNER and holds_arrays(path, STATE_ARRAYS)):
-            path.unlink()
-    # Last, so that a removal that was interrupted can be finished.
-    (folder / OWNER).unlink()
-    if not any(folder.iterdir()):
+    names = sorted(path.name for path in folder.iterdir() if path.name != OWNER)
+    ours = [name for name in names if holds_arrays(folder / name, STATE_ARRAYS)]
+    # The owner last, so that a removal that was interrupted can be finished.
+    remove_files(folder, *(name + IMAGES for name in ours), *ours, OWNER)
+
+
+def remove_files(folder, *names: str) -> None:
+    """Removes files of ours and what killed processes left, and the folder if nothing else is in it."""
+    folder = pathlib.Path(folder)
+    sweep(folder)
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
         folder.rmdir()
 
 
