@@ -20,7 +20,7 @@ from athe_tf.evaluation.measures import (
     measure_transfer,
 )
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
-from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
 from athe_tf.evaluation.protocols import Protocol, get_protocol
 from athe_tf.evaluation.sanity import run_checks
@@ -48,9 +48,9 @@ def evaluate(
     epsilon: float | None = None,
     norm: str | None = None,
     max_examples: int | None = None,
-    batch_size: int = 128,
-    seed: int = 0,
-    checks: bool = True,
+    batch_size: int = CommonOptions.batch_size,
+    seed: int = CommonOptions.seed,
+    checks: bool = CommonOptions.checks,
     verbose: int = 0,
     options: EvaluationOptions | None = None,
 ) -> Result:
@@ -113,7 +113,7 @@ def evaluate(
     _check_inputs(inputs, chosen, plan, options)
     result = _empty_result(inputs, options)
     result.protocol = chosen.name if attacks is None else None
-    result.settings = {"batch_size": batch_size, "max_examples": max_examples}
+    result.settings = {"batch_size": batch_size, "max_examples": max_examples, **options.chosen()}
     shard = _shard(options, inputs)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder

@@ -12,13 +12,14 @@ from typing import Any
 
 from absl import flags
 
-from athe_tf.programs.config.serialization import exact_number, field_type, item_type
+from athe_tf.programs.config.serialization import exact_number
 from athe_tf.programs.failures import explain
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.program_name import as_started, examples_as_started
 from athe_tf.programs.recipes import with_recipes
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
+from athe_tf.utils.options import field_type, item_type
 from athe_tf.utils.registry import split_names, unknown_name
 from athe_tf.utils.streams import open_standard_streams, say, warn
 from athe_tf.version import __version__

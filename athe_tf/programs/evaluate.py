@@ -42,11 +42,8 @@ def action(config: EvaluateConfig, extra: dict) -> int:
     """Runs the evaluation, or this process's share of it, and returns the exit code."""
     training_run = source_run(config)
     filled = complete(config, training_run)
-    settings = DistributionSettings(
-        config.distribution, config.devices, config.cpu_replicas, worker_timeout=config.worker_timeout
-    )
     shard = None if config.shard is None else Shard.parse(config.shard, "--shard")
-    settings, cluster = settings.shared_evaluation(look_for_workers=shard is None)
+    settings, cluster = config.distribution_settings().shared_evaluation(look_for_workers=shard is None)
     job = EvaluationJob(filled, settings, training_run, repeat_command(config))
     INTERRUPTION.remark = "" if config.output is None else "The same command resumes the evaluation."
     if shard is not None:

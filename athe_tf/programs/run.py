@@ -31,8 +31,8 @@ from athe_tf.programs.run_state import RunProgress, check_identity, load_state, 
 from athe_tf.programs.workdir import Workdir
 from athe_tf.saving.saved_model import export
 from athe_tf.training.adversarial_model import AdversarialModel
+from athe_tf.training.averaging import SWA
 from athe_tf.training.standard import Standard
-from athe_tf.training.swa import SWA
 from athe_tf.utils.errors import check
 from athe_tf.utils.files import replacing
 

@@ -72,9 +72,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         workdir.remove_leftovers()
         say(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
-    settings = DistributionSettings(
-        config.distribution, config.devices, config.cpu_replicas, worker_timeout=config.worker_timeout
-    ).resolve()
+    settings = config.distribution_settings().resolve()
     if config.initial_model is not None and not workdir.backup.exists():
         find_initial_model(config.initial_model)
     if extra["plan"]:

@@ -2,12 +2,11 @@
 
 The types are the only home of the format: `evaluation_schema` makes the schema of them. After a change,
 
-    python -m athe_tf.results.file_format > athe_tf/report/schemas/evaluation.schema.json
+    python -m athe_tf.report.reading > athe_tf/report/schemas/evaluation.schema.json
 """
 
 import functools
 import inspect
-import json
 import types
 from typing import (
     Annotated,
@@ -468,7 +467,3 @@ def _parallel(data: EvaluationFile):
         rows = data["transfer"]["accuracy"]
         yield "transfer.accuracy", [len(data["transfer"]["sources"]), len(rows)]
         yield "transfer.accuracy", [len(data["transfer"]["targets"]), *map(len, rows)]
-
-
-if __name__ == "__main__":
-    print(json.dumps(evaluation_schema(), indent=2))

@@ -193,6 +193,8 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"awp_start": 5.0}, "Add --awp_gamma"),
         ({"awp_gamma": 0.01, "awp_start": 500.0}, "--awp_start must lie before the last epoch"),
         ({"learning_rate": float("inf")}, "finite number larger than 0. Received: --learning_rate=inf"),
+        ({"logit_scale": "inf"}, "--logit_scale must be 'model' or a finite number. Received: .*=inf"),
+        ({"logit_scale": "nan"}, "--logit_scale must be 'model' or a number larger than 0. Received: .*=nan"),
         ({"weight_decay": float("nan")}, "must be finite and not negative. Received: --weight_decay=nan"),
         ({"validation_attack": "autoattack"}, "for bin/evaluate.*Use an attack such as pgd-10 or swift"),
         ({"validation_attack": "pgd10"}, "Unknown attack 'pgd10'. Did you mean 'pgd-10'"),

@@ -13,6 +13,7 @@ import pytest
 import athe_tf
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config.serialization import schema_properties
 from athe_tf.report.comparison import compare
 from athe_tf.report.evaluation_page import render
 from athe_tf.report.reading import read_evaluation, schema
@@ -329,9 +330,11 @@ def test_the_config_of_something_else_is_refused(config, message, tmp_path):
 
 def test_the_schema_knows_every_setting_that_determines_a_run():
     fields = dataclasses.fields(TrainConfig)
-    known = set(schema("config")["properties"])
-    assert {field.name for field in fields if not field.metadata.get("runtime")} <= known
-    assert not {field.name for field in fields if field.metadata.get("runtime")} & known
+    known = schema("config")["properties"]
+    assert {field.name for field in fields if not field.metadata.get("runtime")} <= set(known)
+    assert not {field.name for field in fields if field.metadata.get("runtime")} & set(known)
+    # The file is what the settings say; its order is that of the rows of a report.
+    assert known == schema_properties(TrainConfig)
 
 
 @pytest.mark.parametrize(
