@@ -8,8 +8,8 @@ from athe_tf.analysis import drawing
 from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
 from athe_tf.analysis.subject import Subject
-from athe_tf.evaluation.heads import angles as angles_of
-from athe_tf.evaluation.heads import head_of
+from athe_tf.evaluation.measures import angles as angles_of
+from athe_tf.evaluation.measures import head_of
 
 BINS = np.linspace(0.0, 180.0, 61)
 

@@ -4,7 +4,7 @@ import keras
 
 from athe_tf.analysis.names import ANALYSES, OF_RUNS
 from athe_tf.attacks.engine.victim import Victim, victim
-from athe_tf.evaluation.heads import ANGULAR_HEADS, head_of
+from athe_tf.evaluation.measures import ANGULAR_HEADS, head_of
 from athe_tf.utils.errors import InputError
 
 

@@ -11,7 +11,7 @@ from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.requirements import check_weights, checked_victim
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
-from athe_tf.evaluation.images import read_images
+from athe_tf.evaluation.clean import read_images
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number

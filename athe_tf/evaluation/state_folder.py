@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_arrays
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.evaluation.example_arrays import EXAMPLE_ARRAYS
-from athe_tf.evaluation.examples import KEPT, Examples
+from athe_tf.evaluation.adversarial_examples import KEPT, Examples
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.jobs.journal import Expected, Journal
 from athe_tf.jobs.ownership import OWNER, check_state_folder
 from athe_tf.jobs.shard import Shard, joined
+from athe_tf.results.pictures import EXAMPLE_ARRAYS
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check, first_line
 

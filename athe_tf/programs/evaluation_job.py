@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.evaluation.options import CommonOptions, EvaluationOptions, LessCommonOptions
-from athe_tf.evaluation.progress_display import ProgressDisplay
+from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
+from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.ownership import remove_state
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import say, warnings_as_lines
@@ -21,6 +21,7 @@ from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported
 from athe_tf.report.writing import write
+from athe_tf.results.settings import LessCommonOptions
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import values_of
 
@@ -100,7 +101,7 @@ class EvaluationJob:
                     common["parent"] = open_model(config.parent, input_range=config.input_range).victim
                 result = evaluate_converted(self.victim, self.images, **common)
                 if result.conversion is not None:
-                    result.conversion["parent"] = config.parent  # as the user knows it
+                    result.conversion["parent"] = str(config.parent)  # as the user knows it
             else:
                 common["attacks"] = config.attacks or None
                 result = evaluate(self.victim, self.images, **common)

@@ -2,12 +2,12 @@
 
 | file | content |
 |---|---|
-| `reading.py`, `json_files.py`, `schemas/` | reads a saved evaluation, and checks it against the schemas |
+| `reading.py`, `schemas/` | a saved evaluation with its training run; the published schemas |
 | `evaluation_page.py`, `sections/`, `page.py` | the page of one evaluation and its sections |
-| `comparison.py`, `comparability.py`, `comparison_page.py` | several evaluations side by side |
+| `comparison.py`, `comparison_page.py` | several evaluations side by side |
 | `model_card.py`, `robustbench.py` | the files that go with a model |
 | `writing.py` | writes all of these to disk |
-| `accessors.py`, `format.py` | reads parts of an evaluation; numbers as text |
+| `format.py` | numbers as text |
 | `plot.py`, `charts.py`, `png.py`, `markup.py`, `style.css` | drawings and HTML |
 """
 

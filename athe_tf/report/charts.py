@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from athe_tf.report.format import percent
 from athe_tf.report.markup import Markup, tag
@@ -153,7 +153,7 @@ def _shares(counts: Sequence[float]) -> list[float]:
     return [count / total if total else 0.0 for count in counts]
 
 
-def reliability_chart(bins: Sequence[dict], title: str) -> Markup:
+def reliability_chart(bins: Sequence[Mapping], title: str) -> Markup:
     """Accuracy over confidence; the area of a point shows the share of images in its bin."""
     plot = Plot(share_axis("confidence"), share_axis(""), title)
     plot.add("line", x1=plot.x(0), y1=plot.y(0), x2=plot.x(1), y2=plot.y(1), class_="marker")

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from athe_tf.results.result import Result
 from athe_tf.utils.number_format import format_duration, format_number
 
 # Shown for a missing number: an en dash.
@@ -86,6 +87,14 @@ def plural(number: int, noun: str) -> str:
     ('1 image', '2 images')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def threat_line(result: Result) -> str:
+    """The threat model in one line, such as `linf, epsilon 8/255 · 1,000 images`."""
+    parts = [f"{result.norm}, epsilon {result.epsilon_text}", plural(result.examples, "image")]
+    if result.protocol is not None:
+        parts.append(f"protocol {result.protocol}")
+    return " · ".join(parts)
 
 
 def _absent(number: float | None) -> bool:

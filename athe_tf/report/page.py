@@ -1,11 +1,27 @@
-"""The frame of every page: head, style, title, contents, sections, footer."""
+"""The frame of every page: head, style, title, contents, sections, footer; and what sections are made of."""
 
 import importlib.resources
 from collections.abc import Sequence
 
 from athe_tf.report.markup import Markup, tag
-from athe_tf.report.sections.section import Section
 from athe_tf.version import __version__
+
+
+class Section:
+    """A title, the anchor for links, and the content."""
+
+    def __init__(self, title: str, anchor: str, *content):
+        self.title, self.anchor = title, anchor
+        self.html = tag("section", tag("h2", title), *content, id=anchor)
+
+
+def paragraph(*children) -> Markup:
+    return tag("p", *children)
+
+
+def side_by_side(*figures: Markup) -> Markup:
+    """Figures in two columns if there is room."""
+    return tag("div", *figures, class_="columns")
 
 
 def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> str:

@@ -11,8 +11,8 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.evaluation.intervals import wilson_interval
 from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.results.intervals import wilson_interval
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.linear_case import grey_images, linear_model, predictions, radii
 

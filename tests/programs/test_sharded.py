@@ -9,11 +9,12 @@ import sys
 import numpy as np
 import pytest
 
-from athe_tf.evaluation.progress_display import ProgressDisplay
+from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import report as report_program
-from athe_tf.programs.config import EvaluateConfig, ReportConfig
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.report import ReportConfig
 from athe_tf.programs.sharded import ShardFolder, ShardLost, wait_for_shards
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net

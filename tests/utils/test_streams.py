@@ -3,9 +3,10 @@
 import pytest
 
 from athe_tf.programs.command_line import Program, say
-from athe_tf.programs.config import ReportConfig
+from athe_tf.programs.report import ReportConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import SavedEvaluation
+from athe_tf.results import Result
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.streams import one_line, printable
 from tests.report_case import small_evaluation
@@ -52,5 +53,5 @@ def test_nothing_of_it_is_printed(text, capsys, monkeypatch):
 def test_a_name_cannot_add_a_row_to_a_table():
     data = small_evaluation(model="mine\nrobust net  99.99  99.99")
     data["attacks"][0]["name"] = "pgd\n-20\x1b[2J"
-    table = str(compare([SavedEvaluation(data)]))
+    table = str(compare([SavedEvaluation(Result.from_dict(data))]))
     assert "\x1b" not in table and "\nrobust net" not in table and "pgd -20" in table

@@ -1,7 +1,5 @@
-"""Reads JSON files and checks them against the published schemas in `schemas/`."""
+"""Reads JSON files defensively, and checks them against JSON Schemas."""
 
-import functools
-import importlib.resources
 import json
 import math
 import pathlib
@@ -12,22 +10,6 @@ from athe_tf.utils.errors import InputError, first_line
 # Deeper nesting is not written by athe_tf, and would exhaust Python's stack.
 MAX_DEPTH = 30
 MOST_BYTES = 2**28
-
-
-@functools.cache
-def schema(name: str) -> dict:
-    """The JSON Schema (draft 2020-12) of `evaluation.json` or of a run's `config.json`.
-
-    Example:
-
-    >>> schema("evaluation")["properties"]["format"]["const"]
-    2
-
-    Args:
-        name: `"evaluation"` or `"config"`.
-    """
-    files = importlib.resources.files("athe_tf.report")
-    return json.loads(files.joinpath("schemas", f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
 def read_json(path: pathlib.Path, remedy: str) -> Any:
@@ -83,19 +65,19 @@ def _check_depth(value, depth: int) -> None:
             _check_depth(inner, depth - 1)
 
 
-def check_schema(data: Any, name: str) -> None:
-    """Raises `InputError`, with the place that does not fit, unless data fit a schema.
+def check_schema(data: Any, schema: dict) -> None:
+    """Raises `InputError`, with the place that does not fit, unless data fit a JSON Schema.
 
     Example:
 
-    >>> check_schema({"dataset": 3}, "config")
+    >>> check_schema({"seed": "a"}, {"properties": {"seed": {"type": "integer", "description": "a number"}}})
     Traceback (most recent call last):
         ...
-    athe_tf.utils.errors.InputError: at 'dataset': expected a text, received 3
+    athe_tf.utils.errors.InputError: at 'seed': expected a number, received 'a'
     """
     import jsonschema  # here, so that a program answers a typo without it
 
-    validator = jsonschema.Draft202012Validator(schema(name))
+    validator = jsonschema.Draft202012Validator(schema)
     # A value that does not fit says more than one that is missing.
     errors = sorted(validator.iter_errors(data), key=lambda error: error.validator == "required")
     if errors:

@@ -1,8 +1,12 @@
-"""Accuracies and confidence intervals from per-example flags."""
+"""Accuracies and confidence intervals, from per-example flags and over seeds."""
 
 import math
+import statistics
+from collections.abc import Sequence
 
 import numpy as np
+
+from athe_tf.utils.errors import check
 
 # The 97.5 % quantile of the normal distribution, for two-sided 95 % intervals.
 Z95 = 1.959963984540054
@@ -43,3 +47,20 @@ def per_class(flags, labels, classes: int) -> list[float | None]:
     count = np.bincount(labels, minlength=classes)
     right = np.bincount(labels, weights=flags, minlength=classes)
     return [float(r / n) if n else None for r, n in zip(right, count, strict=True)]
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of a mean over seeds, by Student's t with n - 1 degrees of freedom.
+
+    Example:
+
+    >>> low, high = mean_interval([1.0, 2.0, 3.0])
+    >>> round(low, 3), round(high, 3)
+    (-0.484, 4.484)
+    """
+    from scipy.stats import t  # here, because it takes a while
+
+    check(len(values) > 1, f"An interval over seeds needs at least two. Received: {len(values)}.")
+    half = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    center = statistics.fmean(values)
+    return float(center - half), float(center + half)
