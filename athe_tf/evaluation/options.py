@@ -1,7 +1,7 @@
 """The options of an evaluation: choices, defaults, help texts and checks, without TensorFlow.
 
-`bin/evaluate` and `EvaluationOptions` are derived from these tables. An option that is added to
-`LessCommonOptions` is an argument, a flag, an entry of `settings` in `evaluation.json` and in its schema.
+`bin/evaluate` and `EvaluationOptions` are derived from these tables and from `LessCommonOptions`, whose
+values a result records.
 """
 
 import dataclasses
@@ -10,14 +10,12 @@ from typing import Any
 
 from athe_tf.evaluation.protocols import PROTOCOLS
 from athe_tf.jobs.shard import Shard
+from athe_tf.results.settings import PEERS, LessCommonOptions
 from athe_tf.utils.choices import NORMS, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number
-from athe_tf.utils.options import check_options, chosen_values, json_schema, option, seed_option
+from athe_tf.utils.options import check_options, chosen_values, option, seed_option
 from athe_tf.utils.registry import unknown_name
-
-#: Packages that can repeat our attacks with independent code.
-PEERS = ("art", "cleverhans", "foolbox")
 
 
 def check_peers(names: Sequence[str]) -> None:
@@ -39,33 +37,6 @@ class CommonOptions:
     batch_size: int = option(128, "Images that go through the model at once, over all devices.", above=0)
     seed: int = seed_option("Seed of the attacks.")
     checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")
-
-
-@dataclasses.dataclass(frozen=True)
-class LessCommonOptions:
-    """What `EvaluationOptions` and `bin/evaluate` have in common; recorded in the result if chosen."""
-
-    epsilons: Sequence[float] = option((), "Further radii for every attack, for a curve.", after="epsilon")
-    verify_with: Sequence[str] = option((), f"Repeat FGSM and PGD-20 with: {', '.join(PEERS)}.")
-    corruptions: str | None = option(
-        None,
-        "Also measure common corruptions: generated, folder:PATH with the genuine .npy or JPEG files, or a "
-        "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
-    )
-    corruption_resize: int | None = option(
-        None, "Resize JPEG files of ImageNet-C to this before the crop; 256 in the HE paper's code.", above=0
-    )
-    margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]", least=0)
-    logit_scale: str | float = option(
-        "model", "Scale of hypersphere logits for attacks that depend on it: model, or a number."
-    )
-    probabilities: bool = option(False, "Attack the logarithms of a softmax that cannot be removed.")
-    max_passes: int | None = option(
-        None,
-        "Stop each attack on an image after this many forward and backward passes.",
-        above=0,
-        after="max_examples",
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,11 +115,3 @@ class EvaluationOptions(LessCommonOptions):
     def chosen(self) -> dict[str, Any]:
         """The options that differ from their defaults, for `settings` of the result."""
         return chosen_values(LessCommonOptions, self)
-
-
-def settings_schema() -> dict[str, Any]:
-    """The properties in the JSON Schema of `settings` in `evaluation.json`."""
-    return {
-        field.name: json_schema(LessCommonOptions, field.name)
-        for field in dataclasses.fields(LessCommonOptions)
-    }

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.evaluation.options import CommonOptions, EvaluationOptions, LessCommonOptions
+from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.ownership import remove_state
 from athe_tf.jobs.shard import Shard
@@ -21,6 +21,7 @@ from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported
 from athe_tf.report.writing import write
+from athe_tf.results.settings import LessCommonOptions
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import values_of
 

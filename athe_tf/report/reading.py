@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.evaluation.options import settings_schema
 from athe_tf.report.analyses import SavedAnalysis, find_analyses, read_analyses
 from athe_tf.results.file_format import AGAIN, FORMAT, evaluation_schema
 from athe_tf.results.json_files import check_finite, check_schema, check_version, read_json
@@ -41,9 +40,7 @@ def schema(name: str) -> dict:
         name: `"evaluation"` or `"config"`.
     """
     if name == "evaluation":
-        found = evaluation_schema()
-        settings = {**found["properties"]["settings"], "properties": settings_schema()}
-        return {**found, "properties": {**found["properties"], "settings": settings}}
+        return evaluation_schema()
     files = importlib.resources.files("athe_tf.report")
     return json.loads(files.joinpath("schemas", f"{name}.schema.json").read_text(encoding="utf-8"))
 
@@ -230,7 +227,3 @@ def _numbers(row: dict) -> dict[str, float]:
             number = float(text)
             found[name] = number if abs(number) < LARGEST else math.nan
     return found
-
-
-if __name__ == "__main__":
-    print(json.dumps(schema("evaluation"), indent=2))

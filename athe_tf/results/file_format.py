@@ -2,11 +2,12 @@
 
 The types are the only home of the format: `evaluation_schema` makes the schema of them. After a change,
 
-    python -m athe_tf.report.reading > athe_tf/report/schemas/evaluation.schema.json
+    python -m athe_tf.results.file_format > athe_tf/report/schemas/evaluation.schema.json
 """
 
 import functools
 import inspect
+import json
 import types
 from typing import (
     Annotated,
@@ -21,6 +22,7 @@ from typing import (
 )
 
 from athe_tf.results.json_files import check_schema, check_version
+from athe_tf.results.settings import settings_schema
 from athe_tf.utils.errors import InputError, check
 
 #: The version of `evaluation.json` that is written.
@@ -50,6 +52,7 @@ Difference = Annotated[float, {"minimum": -1, "maximum": 1}, "a number from -1 t
 Edge = Annotated[float, {"minimum": -1e6, "maximum": 1e6}, "a number"]
 Truth = Annotated[bool, "true or false"]
 Free = Annotated[dict[str, Any], "an object"]
+Settings = Annotated[dict[str, Any], {"properties": settings_schema()}, "an object"]
 Digest = Annotated[
     str,
     {"pattern": "^[0-9a-f]{64}$"},
@@ -327,7 +330,7 @@ class EvaluationFile(TypedDict):
     threat_models: Annotated[list[ThreatModel], {"minItems": 1}, "a list of threat models"]
     protocol: NotRequired[Text]
     command: NotRequired[Text]
-    settings: NotRequired[Free]
+    settings: NotRequired[Settings]
     run: NotRequired[Annotated[str, "the folder of the training run, relative to the folder of this file"]]
     run_digest: NotRequired[Digest]
     images_fingerprint: NotRequired[Text]
@@ -467,3 +470,7 @@ def _parallel(data: EvaluationFile):
         rows = data["transfer"]["accuracy"]
         yield "transfer.accuracy", [len(data["transfer"]["sources"]), len(rows)]
         yield "transfer.accuracy", [len(data["transfer"]["targets"]), *map(len, rows)]
+
+
+if __name__ == "__main__":
+    print(json.dumps(evaluation_schema(), indent=2))

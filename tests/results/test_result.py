@@ -118,7 +118,7 @@ def test_a_name_in_a_file_does_not_act_on_the_terminal_nor_add_a_row():
 
 def test_the_published_schema_is_that_of_the_types():
     path = ROOT / "athe_tf/report/schemas/evaluation.schema.json"
-    command = f"python -m athe_tf.report.reading > {path.relative_to(ROOT)}"
+    command = f"python -m athe_tf.results.file_format > {path.relative_to(ROOT)}"
     assert json.loads(path.read_text()) == athe_tf.report.schema("evaluation"), command
 
 
