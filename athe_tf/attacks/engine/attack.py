@@ -14,8 +14,8 @@ from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.parallel import craft_in_parallel
 from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult, misclassified
 from athe_tf.attacks.engine.schedule import Schedule, schedule_of
-from athe_tf.attacks.engine.victim import Victim, attack_dtype
-from athe_tf.attacks.engine.victim import victim as as_victim
+from athe_tf.models.victim import Victim, attack_dtype, victim_of
+from athe_tf.saving.opening import victim as as_victim
 from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
@@ -189,15 +189,15 @@ class Attack(Described):
         x = tf.convert_to_tensor(x, attack_dtype(x))
         y = tf.cast(tf.convert_to_tensor(y), tf.int32)
         ids = tf.range(tf.shape(x)[0]) if ids is None else ids
-        seed = rng.fold(seed)
         if tf.inside_function():
+            seed = rng.fold(seed)
             if not victim.independent:
                 return self.craft(victim, x, y, ids, seed)
             return craft_in_parallel(lambda a, b, c: self.craft(victim, a, b, c, seed), x, y, ids)
         self.check_victim(victim)
         if self.schedule is not None:
             self.schedule.prepare(victim, x, y, batch_size=len(x))
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int64)
+        ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
         return self.compiled(victim, x.shape, "craft")(x, y, ids, seed)
 
     def run(
@@ -233,7 +233,7 @@ class Attack(Described):
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
         """
-        victim = as_victim(model)
+        victim = victim_of(model) if callable(model) else as_victim(model)
         if known is None:
             x, y = checked_batch(x, y, victim.num_classes)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
@@ -247,7 +247,7 @@ class Attack(Described):
         if key not in functions:
             images = tf.TensorSpec([None, *shape[1:]], tf.float32)
             labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
-            further = [tf.TensorSpec([], tf.uint32)]
+            further = []
             if which == "run_round":
                 schedule = schedule_of(self)
                 further.append(tf.TensorSpec([None] if schedule.rounds_in_parallel else [], tf.int32))
@@ -255,7 +255,11 @@ class Attack(Described):
                 further += [tf.TensorSpec([None, columns], tf.float32)] if columns else []
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(victim)
-            function = tf.function(lambda *args: method(reference(), *args), autograph=False)
+
+            def called(x, y, ids, seed, *more):
+                return method(reference(), x, y, ids, rng.fold(seed), *more)
+
+            function, seed = tf.function(called, autograph=False), tf.TensorSpec([], tf.int64)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
-            functions[key] = repeatable(function.get_concrete_function(images, labels, ids, *further))
+            functions[key] = repeatable(function.get_concrete_function(images, labels, ids, seed, *further))
         return functions[key]
