@@ -74,14 +74,15 @@ setup(
         "jsonschema>=4.18",
         "lazy_loader>=0.6",
         "numpy>=1.26",
+        "psutil>=5.9",
         "scipy>=1.11.1",
         # Independent attacks to check ours against; imported only when asked for.
         "cleverhans>=4.0",
     ],
     extras_require={
         "crosscheck": ["foolbox>=3.3.4", "adversarial-robustness-toolbox>=1.20", "multiprocess"],
-        # Checkpoints of torch.save; older versions can be made to execute code from them.
-        "torch": ["torch>=2.6"],
+        # Checkpoints of torch.save, older versions of which can be made to execute code; .safetensors files.
+        "torch": ["torch>=2.6", "safetensors>=0.5"],
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "tf2onnx>=1.16.1"],
         "litert": ["ai-edge-litert>=2.0"],
         # Some benchmarks and comparisons also use PyTorch, if it is installed; see docs/attacks.md.
@@ -91,6 +92,7 @@ setup(
             "ruff>=0.6",
             "mypy>=1.11",
             "import-linter>=2",
+            "safetensors>=0.5",  # so that its files are tested without PyTorch
         ],
         # Pictures of athe_tf.analysis; imported only when something is drawn.
         "analysis": ["matplotlib>=3.8"],

@@ -1,6 +1,7 @@
 from . import (
     analysis,
     attacks,
+    conversion,
     data,
     distribution,
     evaluation,
@@ -13,12 +14,12 @@ from . import (
     training,
     zoo,
 )
-from .attacks.engine.victim import victim
 from .evaluation.evaluator import evaluate
 from .layers.batch_norm import BatchNorm
 from .layers.cosine_dense import CosineDense
 from .losses import MarginCrossentropy
 from .saving.keras_file import load_model
+from .saving.opening import victim
 from .saving.saved_model import export
 from .utils.errors import InputError
 from .version import __version__
@@ -31,6 +32,7 @@ __all__ = [
     "__version__",
     "analysis",
     "attacks",
+    "conversion",
     "data",
     "distribution",
     "evaluate",

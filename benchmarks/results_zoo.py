@@ -15,7 +15,7 @@ import numpy as np
 from athe_tf import data
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.saving.keras_file import load_model
-from athe_tf.zoo.cards import FOLDER
+from athe_tf.saving.zoo import FOLDER
 from benchmarks.results_tables import ROOT, RUNS
 
 #: The names of the models, the runs that they come from, and the commits that trained them.

@@ -5,12 +5,12 @@
 | file | content |
 |---|---|
 | `options.py`, `progress.py` | less common settings; what a progress function is called with |
-| `loading.py`, `images.py` | what a user calls a model, and data |
+| `images.py` | what a user calls data |
 | `protocols.py`, `attack_plan.py` | named sets of attacks, and the attacks that will be run |
 | `inputs.py`, `clean.py`, `model_diagnosis.py` | model, images, and what is known before the first attack |
 | `attack_run.py`, `state_folder.py` | runs one attack; the state of a long evaluation on disk |
 | `eight_bit.py` | adversarial examples as 8-bit images |
-| `converted_model.py`, `runtime_model.py`, `transferred_attack.py` | ONNX and LiteRT files |
+| `converted_model.py` | ONNX and LiteRT files |
 | `finished_attack.py`, `shard.py`, `merged_state.py` | what an attack found, in shares of the images |
 | `transferred.py`, `corruptions.py` | adversarial examples of other models, common corruptions |
 | `sanity.py`, `sanity_probe.py`, `verify.py` | whether the numbers can be believed |

@@ -12,7 +12,6 @@ from athe_tf.evaluation.examples import choose_examples
 from athe_tf.evaluation.heads import head_of
 from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.loading import open_model
 from athe_tf.evaluation.merged_state import MergedState
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
 from athe_tf.evaluation.options import EvaluationOptions
@@ -28,6 +27,7 @@ from athe_tf.evaluation.transferred import measure_transfer
 from athe_tf.evaluation.under_attack import adversarial_logits, describe_angles, describe_calibration
 from athe_tf.evaluation.verify import verify
 from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
 from athe_tf.utils.errors import NotApplicable, check
 
@@ -92,7 +92,7 @@ def evaluate(
     data = data if labels is None else (data, labels)
     chosen = _protocol(attacks, protocol)
     epsilon, norm = _threat_model(chosen, epsilon, norm, options.epsilons)
-    victim = open_model(model)
+    victim = open_model(model).victim
     substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
     plan = make_plan(
@@ -168,7 +168,7 @@ def _open_substitutes(protocol: Protocol, options: EvaluationOptions, name: str)
         f"A substitute has the name of the model itself. Expected other names than '{name}'. Received: "
         f"{list(options.substitutes)}. Rename the substitute, or set EvaluationOptions(name=...).",
     )
-    return {other: open_model(model) for other, model in options.substitutes.items()}
+    return {other: open_model(model).victim for other, model in options.substitutes.items()}
 
 
 def _check_inputs(inputs: EvaluationInputs, protocol: Protocol, plan, options: EvaluationOptions) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.saving.card import head_name
+from athe_tf.models.card import head_name
 
 #: Heads whose outputs are functions of angles.
 ANGULAR_HEADS = ("he", "mhe")

@@ -16,7 +16,9 @@ OWN_FLAGS = {
     "hessian": ("top",),
 }
 # Settings that change nothing in the result of a model: others say what they mean.
-ELSEWHERE = {"model", "compare", "what", "output", "dataset", "data_dir"}
+ELSEWHERE = {"model", "compare", "what", "output", "dataset", "data_dir", "skip_corrupt"}
+# Settings that older results do not have: they count where they are given.
+LATER = {"input_range", "resize_size"}
 
 
 def identity(config: AnalyzeConfig, what: str, label: str, models: Iterable[str], images) -> dict | None:
@@ -37,6 +39,7 @@ def identity(config: AnalyzeConfig, what: str, label: str, models: Iterable[str]
         field.name: getattr(config, field.name)
         for field in dataclasses.fields(config)
         if field.name not in ELSEWHERE | foreign
+        and (field.name not in LATER or getattr(config, field.name) != field.default)
     }
     return {
         "athe_tf": __version__,

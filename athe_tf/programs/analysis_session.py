@@ -14,6 +14,7 @@ from athe_tf.programs.analysis_display import AnalysisDisplay
 from athe_tf.programs.analysis_identity import OWN_FLAGS, identity
 from athe_tf.programs.command_line import say
 from athe_tf.programs.config import AnalyzeConfig
+from athe_tf.saving.model_path import RUN_MODELS
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing
 from athe_tf.utils.number_format import format_duration
@@ -119,8 +120,9 @@ class AnalysisSession:
 def picture_names(models: Iterable[str]) -> list[str]:
     """Names for pictures: the folder of a run or of its best model, else the file; paths if two are equal."""
     paths = [pathlib.Path(model) for model in models]
-    inside = ("best.keras", "final.keras")
-    names = [path.parent.name if path.name in inside and path.parent.name else path.name for path in paths]
+    names = [
+        path.parent.name if path.name in RUN_MODELS and path.parent.name else path.name for path in paths
+    ]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 

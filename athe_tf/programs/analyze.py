@@ -1,20 +1,17 @@
 """`bin/analyze`: shows why a classifier is robust, as pictures and numbers."""
 
-import dataclasses
 import pathlib
-from typing import Any
 
-from athe_tf import data
 from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
 from athe_tf.programs.analysis_display import AnalysisDisplay
-from athe_tf.programs.command_line import Program, warn
+from athe_tf.programs.command_line import Program
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.program_name import as_started
+from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.training_runs import runs_by_steps
-from athe_tf.programs.workdir import Workdir, find_model, is_imported, recorded_settings, training_run_of
-from athe_tf.utils.errors import InputError, check
+from athe_tf.programs.workdir import training_run_of
+from athe_tf.utils.errors import check
 from athe_tf.utils.files import sweep
 from athe_tf.utils.locks import locked
 from athe_tf.utils.ownership import check_ours
@@ -25,15 +22,6 @@ bin/analyze --compare=runs/plain,runs/he --what=class_bias,hessian,landscape
 bin/analyze --compare=runs/plain,runs/he --what=landscape --space=pixels
 bin/analyze --compare=runs/steps1,runs/steps3,runs/steps7 --what=training_steps
 """
-# Settings that default to those of the first model's training run, and their values without one.
-FROM_RUN: dict[str, Any] = {
-    "dataset": None,
-    "data_dir": None,
-    "image_size": None,
-    "norm": "linf",
-    "epsilon": 8 / 255,
-}
-
 #: Of the files of a picture.
 PICTURE_SUFFIXES = ("png", "svg")
 
@@ -51,7 +39,8 @@ def action(config: AnalyzeConfig, extra: dict) -> None:
     """Runs the analyses one after another; each is written as soon as it is done."""
     training_runs = [training_run_of(model) for model in config.models]
     groups = runs_by_steps(config.compare) if set(config.what) & OF_RUNS.keys() else {}
-    config = fill_from_run(config, training_runs[0])
+    config = fill_from_run(config, known_settings("bin/analyze", config.models[0], training_runs[0]))
+    check(config.dataset is not None, "Name the images to analyze, such as --dataset=cifar10.")
     output = pathlib.Path(config.output)
     check_free(*(output / file_stem(config, what) for what in config.what))
     INTERRUPTION.remark = "The same command continues with what is missing."
@@ -68,6 +57,7 @@ def run(config: AnalyzeConfig, groups: dict[str, dict[int, str]], output: pathli
     from athe_tf.analysis import drawing
     from athe_tf.analysis.requirements import check_weights, checked_victim
     from athe_tf.programs.analysis_session import AnalysisSession
+    from athe_tf.saving.opening import open_model
 
     # Every analysis traces the model once more, which TensorFlow takes for a mistake.
     tf.get_logger().setLevel("ERROR")
@@ -75,14 +65,16 @@ def run(config: AnalyzeConfig, groups: dict[str, dict[int, str]], output: pathli
     drawing.pyplot()
     with AnalysisDisplay() as display:
         display.start("Opening models and images")
-        models = {name: open_model(name) for name in config.models}
+        opened = {name: open_model(name, input_range=config.input_range) for name in config.models}
+        # Many analyses need weights.
+        models = {name: each.victim if each.net is None else each.net for name, each in opened.items()}
         for what in config.what:
             for model in models.values():
                 found = checked_victim(what, model)
                 if what == "landscape" and config.space == "weights":
                     check_weights(what, model, found)
-        images, class_names = load_images(config)
-        session = AnalysisSession(config, models, images, class_names, display)
+        images, splits = load_images(config, config.split)
+        session = AnalysisSession(config, models, images, splits.class_names, display)
         for what in config.what:
             path = output / file_stem(config, what)
             if what in OF_RUNS:
@@ -119,41 +111,6 @@ def use_file_backend() -> None:
     except ImportError:
         return
     matplotlib.use("Agg")
-
-
-def open_model(name: str):
-    """A Keras model where there is one, since many analyses need weights; else a victim."""
-    import keras
-
-    from athe_tf.programs.open_model import open_victim
-    from athe_tf.saving.keras_file import load_model
-    from athe_tf.utils.imports import import_object
-
-    if is_imported(name):
-        found = import_object(name, "model")
-        return found if isinstance(found, keras.Model) else open_victim(name)
-    path = find_model(name)
-    return load_model(path) if path.suffix == ".keras" else open_victim(name)
-
-
-def fill_from_run(config: AnalyzeConfig, training_run: Workdir | None) -> AnalyzeConfig:
-    """Fills in settings that were not given, from the first model's training run or the defaults."""
-    known, remark = recorded_settings(config.models[0], training_run)
-    if remark is not None:
-        warn(as_started(f"bin/analyze: {remark}"))
-    missing = {name: default for name, default in FROM_RUN.items() if getattr(config, name) is None}
-    config = dataclasses.replace(config, **{name: known.get(name, missing[name]) for name in missing})
-    if config.dataset is None:
-        raise InputError("Name the images to analyze, such as --dataset=cifar10.")
-    return config
-
-
-def load_images(config: AnalyzeConfig):
-    """The images of the chosen split, and the names of the classes, if they have names."""
-    splits = data.load(str(config.dataset), data_dir=config.data_dir, image_size=config.image_size)
-    images = getattr(splits, config.split)
-    check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
-    return images, splits.class_names
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from athe_tf.programs.recipes import with_recipes
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.printable import printable
-from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.registry import split_names, unknown_name
 from athe_tf.version import __version__
 
 
@@ -62,7 +62,7 @@ class _ListParser(flags.ArgumentParser):
         self.syntactic_help = "values separated by commas"
 
     def parse(self, argument):
-        items = [text.strip() for text in str(argument).split(",") if text.strip()]
+        items = split_names(str(argument))
         return tuple(parse_number(text) if self.item is float else text for text in items)
 
     def flag_type(self):

@@ -1,12 +1,12 @@
 """NumPy archives of unknown origin: what they declare is checked before anything is read into memory."""
 
 import math
-import os
 import pathlib
 import zipfile
 from typing import Any
 
 import numpy as np
+import psutil
 
 from athe_tf.utils.errors import InputError, check
 
@@ -93,9 +93,8 @@ class Archive:
             f"The array `{name}` of {self.path} is damaged: {size:,} bytes according to its shape {shape}, "
             f"{stored:,} bytes in the file. Save it again.",
         )
-        available = available_memory()
         check(
-            available is None or size < available,
+            size < available_memory(),
             f"The array `{name}` of {self.path} does not fit in memory: {size / 2**30:.1f} GiB. Save fewer "
             "images, or convert them to a TensorFlow Datasets set.",
         )
@@ -123,17 +122,9 @@ def _header(file) -> tuple[tuple[int, ...], Any]:
     return shape, dtype
 
 
-def available_memory() -> int | None:
-    """Bytes of memory that this machine can still give; `None` if the system does not say."""
-    try:
-        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
+def available_memory() -> int:
+    """Bytes of memory that this machine can still give."""
+    return psutil.virtual_memory().available
 
 
 def _reason(error: BaseException) -> str:

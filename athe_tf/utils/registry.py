@@ -6,6 +6,7 @@ starts.
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -80,3 +81,15 @@ class Registry:
             return import_object(name, self.kind)
         module, _, attribute = self.entries[name].partition(":")
         return getattr(importlib.import_module(f"{self.package}.{module}"), attribute)
+
+
+def split_names(text: str) -> list[str]:
+    """The names in a list; commas inside parentheses do not separate names.
+
+    Example:
+
+    >>> split_names("pgd-20, mine:MyAttack(tries=9, step_size=2/255)")
+    ['pgd-20', 'mine:MyAttack(tries=9, step_size=2/255)']
+    """
+    parts = re.findall(r"(?:[^,()]|\((?:[^()]|\([^()]*\))*\)|[()])+", text)
+    return [part.strip() for part in parts if part.strip()]

@@ -376,14 +376,14 @@ def test_a_result_shows_itself(linear):
     assert result._repr_html_().startswith("<pre>&lt;b&gt; on 60 images")
 
 
-def test_a_model_is_opened_from_a_path_and_a_run_is_explained(linear, tmp_path):
+def test_a_model_is_opened_from_a_path_and_a_run_is_its_best_model(linear, tmp_path):
     y = predictions(linear, IMAGES)
     linear.save(tmp_path / "best.keras")
     settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False}
     from_file = athe_tf.evaluate(str(tmp_path / "best.keras"), (IMAGES, y), **settings)
     np.testing.assert_array_equal(from_file.robust, athe_tf.evaluate(linear, (IMAGES, y), **settings).robust)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match=r"folder of a training run.*Give its best model: '.*best.keras'"):
-        athe_tf.evaluate(tmp_path, (IMAGES, y), **settings)
+    from_run = athe_tf.evaluate(tmp_path, (IMAGES, y), **settings)
+    np.testing.assert_array_equal(from_run.robust, from_file.robust)
     with pytest.raises(InputError, match="There is no model at"):
         athe_tf.evaluate(tmp_path / "nothing.keras", (IMAGES, y), **settings)

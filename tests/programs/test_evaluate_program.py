@@ -143,19 +143,19 @@ def test_flags_are_checked_before_tensorflow(flags, message):
 
 def test_a_published_radius_comes_before_that_of_the_training():
     config = EvaluateConfig(model="m:f", dataset="digits", protocol="imagenet")
-    assert program.fill_from_run(config, None).epsilon == pytest.approx(4 / 255)
+    assert program.complete(config, None).epsilon == pytest.approx(4 / 255)
     own = EvaluateConfig(model="m:f", dataset="digits", protocol="imagenet", epsilon=0.1)
-    assert program.fill_from_run(own, None).epsilon == 0.1
+    assert program.complete(own, None).epsilon == 0.1
     quick = EvaluateConfig(model="m:f", dataset="digits", protocol="quick")
-    assert program.fill_from_run(quick, None).epsilon == pytest.approx(8 / 255)
+    assert program.complete(quick, None).epsilon == pytest.approx(8 / 255)
 
 
 def test_the_protocol_of_pas_takes_the_form_of_the_data_set():
     on_mnist = EvaluateConfig(model="m:f", dataset="mnist", protocol="pas")
-    filled = program.fill_from_run(on_mnist, None)
+    filled = program.complete(on_mnist, None)
     assert (filled.protocol, filled.epsilon) == ("pas_mnist", 0.4)
     on_cifar = EvaluateConfig(model="m:f", dataset="cifar10", protocol="pas")
-    assert program.fill_from_run(on_cifar, None).epsilon == 8 / 255
+    assert program.complete(on_cifar, None).epsilon == 8 / 255
 
 
 def test_the_scale_of_the_logits_reaches_the_attacks(folder, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import dataclasses
 from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
 from athe_tf.data.names import check_name as check_data_set
 from athe_tf.programs.config.fields import flag, seed_option
-from athe_tf.utils.choices import NORMS, check_epsilon
+from athe_tf.utils.choices import NORMS, check_epsilon, check_input_range
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, option
 from athe_tf.utils.registry import unknown_name
@@ -18,6 +18,7 @@ class AnalyzeConfig:
     model: str | None = option(
         None, "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function."
     )
+    input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
     compare: tuple[str, ...] = option(
         (), "Several models instead, drawn in one picture, separated by commas."
     )
@@ -27,6 +28,10 @@ class AnalyzeConfig:
         None, "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]"
     )
     image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
+    resize_size: int | None = option(
+        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", above=0
+    )
+    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
     split: str = option("test", "Which images.", choices=("test", "validation", "train"))
     norm: str | None = option(None, "Norm of the attack. [the run's own, or linf]", choices=NORMS)
     epsilon: float | None = option(None, "Radius of the attack. [the run's own, or 8/255]")
@@ -76,6 +81,8 @@ class AnalyzeConfig:
             f"{''.join(needs_runs[:1])} needs several training runs. Give them as --compare=RUN1,RUN2.",
         )
         check(bool(self.output), "--output= is empty. Name a folder, or leave the flag out.")
+        if self.input_range:
+            check_input_range(self.input_range, "--input_range")
         if self.dataset is not None:
             check_data_set(self.dataset)
         if self.epsilon is not None:

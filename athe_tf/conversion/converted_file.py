@@ -1,6 +1,5 @@
 """`convert`: a classifier as one file for another runtime, with its card beside it."""
 
-import json
 import os
 import pathlib
 import tempfile
@@ -11,15 +10,15 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
-from athe_tf.models.torch_checkpoint import import_torch
-from athe_tf.models.torch_export import layout_of, to_torch
-from athe_tf.saving.card import describe
-from athe_tf.saving.convertible import convertible
+from athe_tf.conversion.torch_checkpoint import import_torch, write_safetensors
+from athe_tf.conversion.torch_weights import layout_of, to_torch
+from athe_tf.layers.cosine_dense import ANGULAR_CLIP, CosineDense
+from athe_tf.models.card import describe, write_card
 from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import InputError, check, check_choice
-from athe_tf.utils.files import replacing, write_text
-from athe_tf.utils.safetensors import write_safetensors
+from athe_tf.utils.files import replacing
 
 #: The formats of `convert`.
 FORMATS = tuple(name for name in EXPORT_SUFFIXES if name != "saved_model")
@@ -69,14 +68,8 @@ def convert(
     if format == "torch":
         card["layout"] = layout_of(net).name
     _WRITERS[format](net, path, images)
-    write_text(card_path(path), json.dumps(card, indent=2) + "\n")
+    write_card(path, card)
     return card
-
-
-def card_path(path: str | os.PathLike) -> pathlib.Path:
-    """Where the card of a file is: `net.onnx.json` for `net.onnx`."""
-    path = pathlib.Path(path)
-    return path.with_name(f"{path.name}.json")
 
 
 def _write_torch(net: keras.Model, path: pathlib.Path, images) -> None:
@@ -105,7 +98,20 @@ def _write_onnx(net: keras.Model, path: pathlib.Path, images) -> None:
 
 
 def _write_litert(net: keras.Model, path: pathlib.Path, images) -> None:
-    _save_litert(net, path, lambda converter: None)
+    copy = convertible(net)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of statistics for the input, which is float32 here
+        copy.export(folder, format="tf_saved_model", verbose=False)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        if images is not None:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.representative_dataset = lambda: ([image[None]] for image in images)
+            # Operations without a form in eight bits, such as those of an angular head, stay in float32.
+            sets = tf.lite.OpsSet
+            converter.target_spec.supported_ops = [sets.TFLITE_BUILTINS_INT8, sets.TFLITE_BUILTINS]
+        content = converter.convert()
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _write_litert_int8(net: keras.Model, path: pathlib.Path, images) -> None:
@@ -114,32 +120,64 @@ def _write_litert_int8(net: keras.Model, path: pathlib.Path, images) -> None:
         "Eight bits need images to measure the ranges of activations. Expected `images` of shape "
         f"(N, {', '.join(map(str, net.input_shape[1:]))}). Received: {getattr(images, 'shape', None)}.",
     )
-
-    def quantize(converter) -> None:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.representative_dataset = lambda: ([image[None]] for image in np.asarray(images, "float32"))
-        # Operations without a form in eight bits, such as those of an angular head, stay in float32.
-        sets = tf.lite.OpsSet
-        converter.target_spec.supported_ops = [sets.TFLITE_BUILTINS_INT8, sets.TFLITE_BUILTINS]
-
-    _save_litert(net, path, quantize)
-
-
-def _save_litert(net: keras.Model, path: pathlib.Path, configure: Callable[[Any], None]) -> None:
-    copy = convertible(net)
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of statistics for the input, which is float32 here
-        copy.export(folder, format="tf_saved_model", verbose=False)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-        configure(converter)
-        content = converter.convert()
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    _write_litert(net, path, np.asarray(images, "float32"))
 
 
 _WRITERS: dict[str, Callable[[keras.Model, pathlib.Path, Any], None]] = {
     "torch": _write_torch,
     "onnx": _write_onnx,
-    "litert": _write_litert,
+    "litert": lambda net, path, images: _write_litert(net, path, None),
     "litert_int8": _write_litert_int8,
 }
+
+
+class ArctangentHead(CosineDense):
+    """An angular `CosineDense` without the arc cosine, which LiteRT does not have.
+
+    The angle is atan2(sqrt(1 - c²), c) for a cosine c.
+    """
+
+    def call(self, inputs):
+        limit = 1.0 - ANGULAR_CLIP
+        cosines = ops.clip(self.similarities(inputs), -limit, limit)
+        return -self.scale * ops.arctan2(ops.sqrt(1.0 - ops.square(cosines)), cosines)
+
+
+def convertible(net: keras.Model) -> keras.Model:
+    """A copy of `net` that computes the same logits, up to rounding, with operations that convert.
+
+    The normalization of the input becomes a `Rescaling`, whose numbers are part of the graph: the converter
+    to ONNX takes those of a `Normalization` for inputs. An angular head becomes an `ArctangentHead`.
+
+    Args:
+        net: A functional or Sequential classifier.
+    """
+    try:
+        copy = keras.models.clone_model(net, clone_function=_copied)
+    except ValueError as error:
+        raise InputError(
+            f"Only functional and Sequential models can be converted. Received: {type(net).__name__} "
+            f"'{net.name}'. Export it as a SavedModel."
+        ) from error
+    kept = [weight for layer in net.layers for weight in _kept_weights(layer)]
+    copy.set_weights([np.asarray(weight) for weight in kept])
+    return copy
+
+
+def _copied(layer: keras.layers.Layer) -> keras.layers.Layer:
+    if isinstance(layer, keras.layers.Normalization):
+        mean, variance = (np.ravel(value).astype(float) for value in (layer.mean, layer.variance))
+        std = np.sqrt(variance)
+        return keras.layers.Rescaling((1 / std).tolist(), (-mean / std).tolist(), name=layer.name)
+    if isinstance(layer, CosineDense) and layer.angular:
+        return ArctangentHead.from_config(layer.get_config())
+    return type(layer).from_config(layer.get_config())
+
+
+def _kept_weights(layer: keras.layers.Layer) -> list:
+    """The weights that the copy of a layer has too."""
+    if isinstance(layer, keras.layers.Normalization):
+        return []
+    if isinstance(layer, keras.Model):
+        return [weight for inner in layer.layers for weight in _kept_weights(inner)]
+    return layer.weights

@@ -2,22 +2,26 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
+from athe_tf.conversion.torch_checkpoint import find_state_dict, read_checkpoint
+from athe_tf.conversion.torch_layout import LAYOUTS, TorchLayout
+from athe_tf.conversion.torch_weights import NORMALIZATIONS, load_torch_weights, used_tensors
+from athe_tf.models.bottleneck_resnet import DEPTHS
 from athe_tf.models.builder import Statistics, build
 from athe_tf.models.names import parse_name
-from athe_tf.models.torch_architecture import guess_architecture
-from athe_tf.models.torch_checkpoint import find_state_dict, read_checkpoint
-from athe_tf.models.torch_layout import LAYOUTS, NORMALIZATIONS, TorchLayout, load_torch_weights, used_tensors
 from athe_tf.utils.errors import InputError, check
 
 # The size of the images for which families of networks were published; 32 for others.
 _IMAGE_SIZES = {"bottleneck": 224, "lenet": 28}
 _ACTIVATIONS = {"dm_wrn": "silu"}
+# What our networks call their first convolution.
+_STEMS = ("conv1", "init_conv", "group1_conv1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,11 +132,40 @@ def _with_suggestion(error: InputError, arch: str, tensors: Mapping[str, np.ndar
     names = guess_architecture(tensors)
     if not names or arch in names:
         return error
-    return InputError(f"The checkpoint does not fit '{arch}'. {error} Its tensors fit {_either(names)}.")
+    either = " or ".join(f"'{name}'" for name in names)
+    return InputError(f"The checkpoint does not fit '{arch}'. {error} Its tensors fit {either}.")
 
 
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(f"'{name}'" for name in names)
+def guess_architecture(tensors: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """The names of models that tensors fit, two if only what they compute differs; empty if none is similar.
+
+    Example:
+
+    >>> guess_architecture({"block1.layer.0.conv1.weight": np.ones((32, 16, 3, 3))})
+    ('wrn-10-2',)
+    """
+
+    def matching(pattern: str) -> list[str]:
+        return [name for name in tensors if re.fullmatch(rf"{pattern}\.weight", name)]
+
+    def width(layer: str, unit: int) -> int:
+        return tensors[f"{layer}.weight"].shape[0] // unit
+
+    for family, block in (("wrn", r"block1\.layer\.%s\.conv1"), ("dm_wrn", r"layer\.0\.block\.%s\.conv_0")):
+        if first := matching(block % "0"):
+            depth = 6 * len(matching(block % r"\d+")) + 4
+            return (f"{family}-{depth}-{width(first[0].removesuffix('.weight'), 16)}",)
+    counts = tuple(len(matching(rf"layer{group}\.\d+\.conv1")) for group in (1, 2, 3, 4))
+    if matching(r"layer1\.0\.conv3"):
+        form = "wide_resnet{}_2" if width("layer1.0.conv1", 1) > 64 else "resnet{}"
+        return tuple(form.format(depth) for depth, blocks in DEPTHS.items() if blocks == counts)
+    if counts == (2, 2, 2, 2) and matching("conv1"):
+        last = ("preact_resnet18", "preact_resnet18_nfgsm") if matching("bn") else ("preact_resnet18_fast",)
+        suffix = "" if width("conv1", 4) == 16 else f"-{width('conv1', 4)}"
+        return tuple(f"{name}{suffix}" for name in (("resnet18",) if matching("bn1") else last))
+    if matching(r"feature_extractor\.0"):
+        return (f"vgg16-{width('feature_extractor.0', 4)}",)
+    return (f"lenet-{width('conv1', 2)}",) if len(matching("(conv|fc)[12]")) == 4 else ()
 
 
 def _last_layer(tensors: Mapping[str, np.ndarray], arch: str) -> tuple[np.ndarray, bool]:
@@ -151,8 +184,9 @@ def _last_layer(tensors: Mapping[str, np.ndarray], arch: str) -> tuple[np.ndarra
 
 
 def _channels(tensors: Mapping[str, np.ndarray]) -> int:
-    """The channels of the images: the inputs of the first convolution in the checkpoint."""
-    return next((value.shape[1] for value in tensors.values() if value.ndim == 4), 3)
+    """The channels of the images: the inputs of the first convolution, wherever it is in the checkpoint."""
+    modules = (layout.module_of(layer) for layout in LAYOUTS for layer in _STEMS)
+    return next((tensors[f"{name}.weight"].shape[1] for name in modules if f"{name}.weight" in tensors), 3)
 
 
 def _normalization(tensors: Mapping[str, np.ndarray], mean: Statistics | None, std: Statistics | None):

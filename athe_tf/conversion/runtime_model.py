@@ -1,6 +1,5 @@
 """ONNX and LiteRT files as victims: logits from another runtime, without gradients."""
 
-import json
 import pathlib
 import threading
 import warnings
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.saving.converted_file import card_path
+from athe_tf.models.card import read_card
+from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 
@@ -20,7 +19,7 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
     """A victim from an `.onnx` or a `.tflite` file that maps images `[N, H, W, C]` in [0, 1] to logits.
 
     It has no gradients: attacks that need them cannot be run on it. Use attacks on the model that it was made
-    of, `TransferredAttack`, and attacks that need outputs only.
+    of, as gradient source, and attacks that need outputs only.
 
     Example:
 
@@ -33,7 +32,7 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
     path = pathlib.Path(path)
     check(path.is_file(), f"There is no model file '{path}'.")
     run, classes = (_onnx if path.suffix == ".onnx" else _litert)(path)
-    digest = file_digest(path)
+    digest, card = file_digest(path), read_card(path)
 
     def logits(x):
         found = tf.numpy_function(run, [tf.cast(x, tf.float32)], tf.float32, stateful=False)
@@ -41,26 +40,13 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
 
     return Victim(
         logits,
-        scale=_card(path).get("scale") or 1.0,
+        scale=card.get("scale") or 1.0,
         num_classes=classes,
         name=path.name,
-        facts=_card(path),
+        facts=card,
         differentiable=False,
         digest=lambda: digest,
     )
-
-
-def _card(path: pathlib.Path) -> dict:
-    beside = card_path(path)
-    if not beside.exists():
-        return {}
-    try:
-        card = json.loads(beside.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(
-            f"The card '{beside}' cannot be read: {error}. Export the model again, or remove the card."
-        ) from error
-    return card if isinstance(card, dict) else {}
 
 
 def _onnx(path: pathlib.Path) -> tuple[Callable, int]:
@@ -74,11 +60,10 @@ def _onnx(path: pathlib.Path) -> tuple[Callable, int]:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:
         raise _unreadable(path, error) from error
-    inputs, outputs = session.get_inputs(), session.get_outputs()
-    _check_count(path, len(inputs), len(outputs))
-    _check_input(path, inputs[0].shape, inputs[0].type == "tensor(float)", inputs[0].type)
-    name = inputs[0].name
-    return lambda x: session.run(None, {name: x})[0], _classes(path, outputs[0].shape)
+    images, logits = session.get_inputs(), session.get_outputs()
+    classes = _classes(path, [(node.shape, node.type) for node in images], [node.shape for node in logits])
+    name = images[0].name
+    return lambda x: session.run(None, {name: x})[0], classes
 
 
 def _litert(path: pathlib.Path) -> tuple[Callable, int]:
@@ -88,11 +73,10 @@ def _litert(path: pathlib.Path) -> tuple[Callable, int]:
             interpreter = _interpreter_class()(str(path))
     except (ValueError, RuntimeError) as error:
         raise _unreadable(path, error) from error
-    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
-    _check_count(path, len(inputs), len(outputs))
-    kind = np.dtype(inputs[0]["dtype"])
-    _check_input(path, inputs[0]["shape_signature"], kind == np.float32, kind.name)
-    return _LitertFunction(interpreter), _classes(path, outputs[0]["shape_signature"])
+    images, logits = interpreter.get_input_details(), interpreter.get_output_details()
+    inputs = [(node["shape_signature"].tolist(), np.dtype(node["dtype"]).name) for node in images]
+    classes = _classes(path, inputs, [node["shape_signature"].tolist() for node in logits])
+    return _LitertFunction(interpreter), classes
 
 
 class _LitertFunction:
@@ -132,41 +116,35 @@ def _unreadable(path: pathlib.Path, error: Exception) -> InputError:
     )
 
 
-def _check_count(path: pathlib.Path, inputs: int, outputs: int) -> None:
+def _classes(path: pathlib.Path, inputs: Sequence[tuple[Sequence, str]], outputs: Sequence[Sequence]) -> int:
+    """The number of classes of a file that maps images to logits; `InputError` for one that does not.
+
+    Args:
+        path: The file.
+        inputs: Shape and type of each input. A size that is not known is no positive number.
+        outputs: The shape of each output.
+    """
     check(
-        (inputs, outputs) == (1, 1),
-        f"'{path}' has {inputs} inputs and {outputs} outputs. Expected: one input, images, and one output, "
-        "logits. Export a model that has only these.",
+        (len(inputs), len(outputs)) == (1, 1),
+        f"'{path}' has {len(inputs)} inputs and {len(outputs)} outputs. Expected: one input, images, and one "
+        "output, logits. Export a model that has only these.",
     )
-
-
-def _check_input(path: pathlib.Path, shape: Sequence, is_float32: bool, kind: str) -> None:
-    found = [size if isinstance(size, int) and size > 0 else None for size in map(_plain, shape)]
+    (shape, kind), found = inputs[0], outputs[0]
     check(
-        is_float32,
+        kind in ("float32", "tensor(float)"),
         f"'{path}' takes inputs of type {kind}. Expected: float32 images in [0, 1]. Convert it with float32 "
         "inputs; weights and activations may have fewer bits.",
     )
-    channels_first = len(found) == 4 and found[1] in (1, 3) and found[3] not in (1, 3)
-    check(
-        len(found) == 4 and not channels_first,
-        f"'{path}' takes inputs of shape {found}. Expected: [batch, height, width, channels]. "
-        + (
-            "Channels come first in it: convert it with channels last."
-            if channels_first
-            else "Convert it so."
-        ),
+    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
+    channels_first = len(sizes) == 4 and sizes[1] in (1, 3) and sizes[3] not in (1, 3)
+    remedy = (
+        "Channels come first in it: convert it with channels last." if channels_first else "Convert it so."
     )
-
-
-def _plain(size: Any) -> Any:
-    return int(size) if isinstance(size, (int, np.integer)) else size
-
-
-def _classes(path: pathlib.Path, shape: Sequence) -> int:
-    classes = _plain(shape[-1]) if len(shape) == 2 else None
     check(
-        isinstance(classes, int) and classes >= 2,
-        f"The output of '{path}' has the shape {list(shape)}. Expected: [batch, classes].",
+        len(sizes) == 4 and not channels_first,
+        f"'{path}' takes inputs of shape {sizes}. Expected: [batch, height, width, channels]. {remedy}",
     )
-    return int(classes)  # type: ignore[arg-type]
+    classes = found[-1] if len(found) == 2 else None
+    if not isinstance(classes, int) or classes < 2:
+        raise InputError(f"The output of '{path}' has the shape {list(found)}. Expected: [batch, classes].")
+    return classes

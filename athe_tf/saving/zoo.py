@@ -1,12 +1,15 @@
-"""The cards of the zoo: how a model was trained, and what was measured. Nothing here imports TensorFlow."""
+"""The models of `athe_tf.zoo`, and their cards: how each was trained, and what was measured."""
 
 import json
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from athe_tf.utils.registry import unknown_name
 
-FOLDER = pathlib.Path(__file__).parent / "files"
+if TYPE_CHECKING:
+    import keras
+
+FOLDER = pathlib.Path(__file__).parents[1] / "zoo" / "files"
 #: The start of `--model=zoo:NAME`.
 PREFIX = "zoo:"
 
@@ -27,6 +30,23 @@ def model_file(name: str) -> pathlib.Path:
     if name not in names():
         raise unknown_name("zoo model", name, names())
     return FOLDER / f"{name}.keras"
+
+
+def load(name: str) -> "keras.Model":
+    """Loads a model of the zoo: a classifier of images in [0, 1] that outputs logits.
+
+    Example:
+
+    >>> net = athe_tf.zoo.load("cifar10-fast-at-he-wrn10-1")
+    >>> net.input_shape
+    (None, 32, 32, 3)
+
+    Args:
+        name: One of `athe_tf.zoo.names()`.
+    """
+    from athe_tf.saving.keras_file import load_model  # names and cards need no TensorFlow
+
+    return load_model(model_file(name))
 
 
 def card(name: str) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """From a PyTorch checkpoint, a file or what it contains, to one state dict of NumPy arrays.
 
 A file with pickles is read by PyTorch with `weights_only=True`, which builds tensors and containers and calls
-nothing else; `.safetensors` files need no PyTorch. A training checkpoint holds more than one state dict:
-weights, their averages, the optimizer's state. `find_state_dict` finds those with weights.
+nothing else; `.safetensors` files need the package safetensors and no PyTorch. A training checkpoint holds
+more than one state dict: weights, their averages, the optimizer's state. `find_state_dict` finds those with
+weights.
 """
 
+import json
+import math
 import os
 import pathlib
 import pickle
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.safetensors import read_safetensors
+from athe_tf.utils.files import replacing
 
 # `torch.load(weights_only=True)` of older versions can be made to execute code: CVE-2025-32434.
 SAFE_TORCH = (2, 6)
@@ -88,6 +91,71 @@ def import_torch(purpose: str) -> Any:
             ".safetensors format need no PyTorch."
         ) from error
     return torch
+
+
+def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file by name; bfloat16 becomes float32, which is exact.
+
+    Args:
+        path: The file. One that is truncated or inconsistent is an `InputError`.
+    """
+    safetensors = _import_safetensors(f"read '{path}'")
+    try:
+        arrays = safetensors.numpy.load_file(path)
+    except (safetensors.SafetensorError, TypeError) as error:
+        defect = _defect(pathlib.Path(path).read_bytes()) or error
+        raise InputError(
+            f"'{path}' is not a complete safetensors file: {defect}. Download or write it again."
+        ) from error
+    return {name: a.astype("float32") if a.dtype.name == "bfloat16" else a for name, a in arrays.items()}
+
+
+def _defect(content: bytes) -> str | None:
+    """What is wrong with a file that safetensors refused, if it is one of the common defects."""
+    length = int.from_bytes(content[:8], "little")
+    if len(content) < 8 + length:
+        return "the header is cut off"
+    try:
+        header = json.loads(content[8 : 8 + length])
+        header.pop("__metadata__", None)
+        for name, entry in header.items():
+            (start, end), shape = entry["data_offsets"], tuple(entry["shape"])
+            if end > len(content) - 8 - length or (end - start) % max(1, math.prod(shape)):
+                place = f"the bytes {start} to {end} of the tensor '{name}'"
+                return f"{place} do not fit its shape {shape} or the file"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "the header is not a JSON object of tensors"
+    return None
+
+
+def write_safetensors(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays as a safetensors file, once it is complete.
+
+    Example:
+
+    >>> write_safetensors("net.safetensors", {"fc.bias": np.zeros(10, "float32")})
+    >>> read_safetensors("net.safetensors")["fc.bias"].shape
+    (10,)
+
+    Args:
+        path: The file; it is replaced if it exists.
+        arrays: From a name to an array.
+    """
+    safetensors = _import_safetensors(f"write '{path}'")
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with replacing(pathlib.Path(path)) as temporary:
+        safetensors.numpy.save_file(contiguous, temporary, metadata={"format": "pt"})
+
+
+def _import_safetensors(purpose: str) -> Any:
+    try:
+        import ml_dtypes  # noqa: F401  (tells NumPy what bfloat16 is)
+        import safetensors.numpy
+    except ImportError as error:
+        raise InputError(
+            f"The package safetensors is needed to {purpose}. Install it with: pip install safetensors."
+        ) from error
+    return safetensors
 
 
 def find_state_dict(checkpoint: Any, entry: str | None = None) -> tuple[dict[str, np.ndarray], str]:

@@ -7,24 +7,20 @@ tomorrow, and a model that contains one cannot be identified.
 import hashlib
 import inspect
 import json
-import pathlib
 import re
 import types
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.utils.digests import file_digest, text_digest, update
+from athe_tf.utils.digests import text_digest, update
 from athe_tf.utils.keras_compat import all_layers
 
 # Packages whose classes and functions are described by their names and settings.
 _KNOWN = ("athe_tf", "keras", "tensorflow")
-# What a SavedModel consists of; other things may lie in its folder, such as its evaluation.
-_SAVED_MODEL = ("saved_model.pb", "athe_tf.json", "variables/**/*", "assets/**/*", "assets.extra/**/*")
 
 
 def identify(victim) -> str | None:
@@ -84,13 +80,6 @@ def source_of(attack_class: type) -> dict[str, str]:
         return {}
 
 
-def saved_model_digest(folder: pathlib.Path) -> str:
-    """A digest of the files of a SavedModel and of its card."""
-    paths = {path for pattern in _SAVED_MODEL for path in folder.glob(pattern) if path.is_file()}
-    names = "\n".join(path.relative_to(folder).as_posix() for path in sorted(paths))
-    return hashlib.sha256(f"{names}\n{file_digest(*sorted(paths))}".encode()).hexdigest()
-
-
 def _has_function(layer) -> bool:
     """Whether a layer keeps a Python function from elsewhere, as `Lambda` does."""
     values = vars(layer).values()
@@ -107,35 +96,27 @@ def _add_foreign_layer(digest, layer) -> None:
 
 
 def _renamed(config: dict) -> Any:
-    """A config in which the names that Keras chose are numbered."""
+    """A config in which the names that Keras made from the names of classes, as `conv2d_3`, are numbered."""
     names: dict[str, str] = {}
-    for part in _parts(config):
-        name = _name_by_keras(part.get("class_name"), part.get("config"))
-        if name is not None:
-            names.setdefault(name, f"\0{len(names)}")
-    return _replaced(config, names)
 
+    def collect(value) -> None:
+        if isinstance(value, dict):
+            inner = value.get("config")
+            name = inner.get("name") if isinstance(inner, dict) else None
+            plain = re.sub(r"_\d+$", "", str(name)).replace("_", "")
+            if name is not None and plain == str(value.get("class_name")).lower():
+                names.setdefault(name, f"\0{len(names)}")
+            value = list(value.values())
+        if isinstance(value, (list, tuple)):
+            for inner in value:
+                collect(inner)
 
-def _parts(value) -> Iterator[dict]:
-    """All dictionaries inside a config."""
-    if isinstance(value, dict):
-        yield value
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _parts(inner)
+    def replaced(value):
+        if isinstance(value, dict):
+            return {key: replaced(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [replaced(inner) for inner in value]
+        return names.get(value, value) if isinstance(value, str) else value
 
-
-def _name_by_keras(class_name, config) -> str | None:
-    """The name of a layer if Keras made it from the name of its class, such as `conv2d_3`."""
-    name = config.get("name") if isinstance(config, dict) else None
-    plain = re.sub(r"_\d+$", "", str(name)).replace("_", "")
-    return name if plain == str(class_name).lower() else None
-
-
-def _replaced(value, names: dict[str, str]):
-    if isinstance(value, dict):
-        return {key: _replaced(inner, names) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_replaced(inner, names) for inner in value]
-    return names.get(value, value) if isinstance(value, str) else value
+    collect(config)
+    return replaced(config)
