@@ -63,7 +63,7 @@ SLIPS = (
     Slip(
         "A10",
         HERE + "fab.py",
-        "nearer = tf.logical_and(wrong, distance < norm)",
+        "nearer = wrong & (distance < norm)",
         "nearer = wrong",
         FORMULAS,
     ),
@@ -159,8 +159,8 @@ SLIPS = (
     Slip(
         "A32",
         HERE + "carlini_wagner.py",
-        "tf.nn.relu(self.confidence - self.aim",
-        "tf.nn.relu(-self.aim",
+        "tf.nn.relu(self.confidence - self.loss_sign",
+        "tf.nn.relu(-self.loss_sign",
         FORMULAS,
     ),
     Slip(
@@ -226,8 +226,8 @@ SLIPS = (
     Slip(
         "A41",
         HERE + "zoo.py",
-        "queries + MOST_QUERIES_PER_UPDATE > budget",
-        "queries + 2 > budget",
+        "tests + MOST_QUERIES_PER_UPDATE > budget",
+        "tests + 2 > budget",
         FORMULAS,
     ),
     Slip(
@@ -246,9 +246,9 @@ SLIPS = (
     ),
     Slip(
         "A44",
-        HERE + "gradient.py",
-        "x_adv = where_rows(success, here.x_adv, there.x_adv)",
-        "x_adv = there.x_adv",
+        HERE + "gradient_attack.py",
+        "Climb(where_rows(success, here.x_adv, x_adv), memory, success)",
+        "Climb(x_adv, memory, success)",
         FORMULAS,
     ),
     Slip(
@@ -343,10 +343,10 @@ SLIPS = (
         "MEAN_DECAY, SQUARE_DECAY = 0.9, 0.99",
         FORMULAS,
     ),
-    Slip("A59", HERE + "engine/active_set.py", "PARTS = 8", "PARTS = 4", FORMULAS),
+    Slip("A59", HERE + "engine/loop.py", "PARTS = 8", "PARTS = 4", FORMULAS),
     Slip(
         "A60",
-        HERE + "engine/active_set.py",
+        HERE + "engine/loop.py",
         "work = kept(active, updated, work)",
         "work = tf.nest.flatten(updated)",
         FORMULAS,
@@ -360,9 +360,9 @@ SLIPS = (
     ),
     Slip(
         "A62",
-        HERE + "engine/results.py",
-        "(self.rounds > round_index) | ~self.success",
-        "(self.rounds >= round_index) | ~self.success",
+        HERE + "engine/driver.py",
+        "(result.rounds > first + index) | ~result.success",
+        "(result.rounds >= first + index) | ~result.success",
         FORMULAS,
     ),
     Slip(
@@ -375,15 +375,15 @@ SLIPS = (
     Slip(
         "A64",
         HERE + "engine/driver.py",
-        "np.minimum(result.norm[rows], outcome.norm)",
-        "outcome.norm",
+        "np.minimum(result.norm[rows], found.norm)",
+        "found.norm",
         FORMULAS,
     ),
     Slip(
         "A65",
         HERE + "engine/driver.py",
-        "attack.round_passes(self.victim) <= self.limit",
-        "attack.round_passes(self.victim) < self.limit",
+        "attack.round_passes(task.victim) <= task.max_passes",
+        "attack.round_passes(task.victim) < task.max_passes",
         BUDGET,
     ),
     Slip("A66", HERE + "engine/driver.py", "needed = 1 + math.ceil(", "needed = math.ceil(", BUDGET),
@@ -397,29 +397,29 @@ SLIPS = (
     Slip(
         "A68",
         HERE + "apgd.py",
-        "state.queries + self.eot_samples",
-        "state.queries + 1",
+        "Costs(steps, samples, samples,",
+        "Costs(steps, samples, 1,",
         (COSTS + "[apgd-ce-3]",),
     ),
     Slip(
         "A69",
         HERE + "fab.py",
-        "forward = 1.0 if self.reuse_passes else 2.0",
-        "forward = 2.0",
+        "forward, backward = 1 if self.reuse_passes else 2,",
+        "forward, backward = 2,",
         (COSTS + "[fab-3x2]",),
     ),
     Slip(
         "A70",
         HERE + "targets.py",
-        "super().round_passes(victim) + 1.0",
-        "super().round_passes(victim)",
+        "clean_passes: tuple[int, int] | None = (1, 0)",
+        "clean_passes: tuple[int, int] | None = (0, 0)",
         (COSTS + "[apgd-t-2x2]",),
     ),
     Slip(
         "A71",
         HERE + "gradient_attack.py",
-        'super().round_passes(victim) + (self.loss == "kl")',
-        "super().round_passes(victim)",
+        'return (int(self.loss == "kl"), 0)',
+        "return (0, 0)",
         (COSTS + "[pgd-2x3]",),
     ),
     Slip(
@@ -484,5 +484,20 @@ SLIPS = (
         "unit = unit_vectors(features, axis=-1)",
         "unit = features",
         ("tests/attacks/test_feature.py::test_fn_pgd_climbs_the_loss_of_unit_features",),
+    ),
+    Slip("A81", HERE + "engine/attack.py", "tf.ones_like(success) if last else success", "success", FORMULAS),
+    Slip(
+        "A82",
+        HERE + "engine/attack.py",
+        "return self.successes(victim, x, y, tested=asked),",
+        "return success,",
+        FORMULAS,
+    ),
+    Slip(
+        "A83",
+        HERE + "engine/results.py",
+        "self.forward + self.backward) + sum(self.before)",
+        "self.forward + self.backward) + self.before[0]",
+        FORMULAS,
     ),
 )

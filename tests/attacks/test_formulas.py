@@ -551,6 +551,25 @@ def test_a_shrinking_loop_freezes_each_row_when_it_is_done_and_tests_only_the_ot
     np.testing.assert_array_equal(seen, [-(-n // part) * part if n < count else count for n in left])
 
 
+def test_an_image_is_broken_only_if_the_judge_says_so_and_only_then_is_it_asked():
+    asked = []
+
+    def judge(x):
+        asked.append(np.ravel(x).tolist())
+        return tf.concat([x[:, 0, 0], 0.5 + 0 * x[:, 0, 0]], axis=1)  # class 1 below 0.5
+
+    source = attacks.Victim(lambda x: x, num_classes=2)
+    victim = attacks.Victim(judge, num_classes=2, source=source)
+    x, y = tf.reshape(tf.constant([0.1, 0.9, 0.1]), [3, 1, 1, 1]), tf.zeros([3], tf.int32)
+    seen_by_source = tf.constant([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    attack = attacks.PGD(0.1)
+    success, questions = attack.verdict(victim, x, seen_by_source, y)
+    assert success.numpy().tolist() == [True, False, False] and questions.numpy().tolist() == [1, 1, 0]
+    np.testing.assert_allclose(asked, [[0.1, 0.9]])
+    success, questions = attack.verdict(victim, x, seen_by_source, y, last=True)
+    assert success.numpy().tolist() == [True, False, True] and questions.numpy().tolist() == [1, 1, 1]
+
+
 def test_a_round_costs_its_steps_and_what_comes_before_and_after():
     assert Costs(steps=5, forward=2, backward=3, before=(1, 4), after=2).most == 5 * (2 + 3) + 5 + 2
     assert Costs(steps=5).most == 6
