@@ -360,9 +360,9 @@ SLIPS = (
     ),
     Slip(
         "A62",
-        HERE + "engine/driver.py",
-        "(result.rounds > first + index) | ~result.success",
-        "(result.rounds >= first + index) | ~result.success",
+        HERE + "engine/results.py",
+        "(self.rounds > round_index) | ~self.success",
+        "(self.rounds >= round_index) | ~self.success",
         FORMULAS,
     ),
     Slip(

@@ -619,6 +619,7 @@ def test_rounds_add_their_costs_keep_the_smallest_norm_and_see_only_who_is_left(
     assert result.nonfinite.tolist() == [0, 1, 3, 4]
     np.testing.assert_allclose(np.ravel(result.x_adv), [0.75, 0.35, 0.55, 0.25])
     assert result.found.tolist() == [1, 2]
+    assert [result.survivors(i).tolist() for i in range(4)] == [[1, 2, 3], [2, 3], [2, 3], [3]]
     first, second = Stage("a", 0, 2), Stage("b", 2, 2)
     assert result.robust_after(first).tolist() == [False, False, True, True]
     assert result.robust_after(second).tolist() == [False, False, False, True]

@@ -136,8 +136,7 @@ class _Stage:
         index = 0
         began = time.perf_counter()
         while index < self.stage.rounds and not result.success.all():
-            # The rows that were still robust when this round began.
-            survivors = np.flatnonzero((result.rounds > first + index) | ~result.success)
+            survivors = result.survivors(first + index)
             groups = self._groups(survivors, index)
             for solved in self._outcomes(groups, index):
                 self.stage.seconds += time.perf_counter() - began

@@ -168,6 +168,10 @@ class AttackResult:
         """Forward and backward passes that each image went through."""
         return self.queries + self.gradients
 
+    def survivors(self, round_index: int) -> np.ndarray:
+        """The rows that were still robust when a round began."""
+        return np.flatnonzero((self.rounds > round_index) | ~self.success)
+
     def robust_after(self, stage: Stage) -> np.ndarray:
         """Whether each image survived all stages up to this one."""
         return ~self.success | (self.rounds > stage.end)
