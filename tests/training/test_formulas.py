@@ -323,3 +323,11 @@ def test_the_line_of_an_epoch_says_what_is_left():
     line = EpochLine(4, RunProgress(history=history), write=lambda text, **_: lines.append(text))
     line.on_epoch_end(0)
     assert lines == ["epoch 1/4  loss 1.2346  clean 50.0 %  lr 0.1  60 s  3 min 0 s left"]
+
+
+def test_the_validation_loss_has_neither_margin_nor_label_smoothing():
+    trainer = compiled(training.Standard, margin=0.5, label_smoothing=0.3)
+    logits = np.asarray(trainer.net(X, training=False), "float64")
+    expected = np.log(np.exp(logits).sum(1)) - logits[np.arange(16), Y]
+    found = trainer.evaluate(X, Y, batch_size=8, verbose=0, return_dict=True)["loss"]
+    np.testing.assert_allclose(found, expected.mean(), rtol=1e-5)
