@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from athe_tf.attacks.engine import model_checks
-from athe_tf.attacks.engine.attack import Attack, checked_batch
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.clean_facts import CleanFacts
 from athe_tf.attacks.engine.driver import clean_pass
 from athe_tf.attacks.engine.results import AttackResult
@@ -11,6 +11,7 @@ from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.utils.errors import InputError, NotApplicable, check
+from athe_tf.utils.images_and_labels import checked_batch
 
 BLACK_BOX = ("square",)
 # Passes through a randomized model that attacks for such models average.

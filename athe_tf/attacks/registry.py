@@ -5,8 +5,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.registry import Registry, unknown_name
+from athe_tf.utils.registry import Registry, is_import_path, unknown_name
 
 if TYPE_CHECKING:
     from athe_tf.attacks.engine.attack import Attack

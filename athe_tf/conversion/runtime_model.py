@@ -12,7 +12,7 @@ import tensorflow as tf
 from athe_tf.models.card import read_card
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 
 
 def open_runtime_model(path: str | pathlib.Path) -> Victim:
@@ -110,9 +110,8 @@ def _interpreter_class() -> Any:
 
 
 def _unreadable(path: pathlib.Path, error: Exception) -> InputError:
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return InputError(
-        f"The model file '{path}' cannot be read: {first.rstrip('.')}. Export or copy it again."
+        f"The model file '{path}' cannot be read: {first_line(error)}. Export or copy it again."
     )
 
 

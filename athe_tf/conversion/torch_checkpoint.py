@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import replacing
 
 # `torch.load(weights_only=True)` of older versions can be made to execute code: CVE-2025-32434.
@@ -74,9 +74,8 @@ def _load_pickle(path: pathlib.Path) -> Any:
             "origin, load it in PyTorch, and save the state dict alone: torch.save(model.state_dict(), FILE)."
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"The checkpoint '{path}' cannot be read: {first.rstrip('.')}. It may be truncated; download it "
+            f"The checkpoint '{path}' cannot be read: {first_line(error)}. It may be truncated; download it "
             "again."
         ) from error
 

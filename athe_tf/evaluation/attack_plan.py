@@ -7,9 +7,9 @@ from athe_tf import attacks as attack_names
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.heads import head_of
+from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
-from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
 

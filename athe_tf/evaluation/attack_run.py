@@ -11,16 +11,13 @@ from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial
 from athe_tf.evaluation.attack_plan import PlannedAttack
-from athe_tf.evaluation.eight_bit import still_adversarial
-from athe_tf.evaluation.examples import examples_of
-from athe_tf.evaluation.finished_attack import FinishedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.merged_state import MergedState
 from athe_tf.evaluation.progress import EvaluationProgress
-from athe_tf.evaluation.result import AttackOutcome
-from athe_tf.evaluation.shard import WHOLE, Shard
-from athe_tf.evaluation.state_folder import StateFolder
+from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFolder
+from athe_tf.jobs.shard import WHOLE, Shard
+from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import NotApplicable
 
 

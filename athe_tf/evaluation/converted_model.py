@@ -10,11 +10,11 @@ import numpy as np
 
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.evaluation.clean import read_images
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
-from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import AttackSpec
-from athe_tf.evaluation.result import Result
+from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 
 #: Attacks that follow the gradients of the parent, and count where the file errs.
@@ -90,7 +90,7 @@ def evaluate_converted(
     on_parent = [*ON_PARENT, *attacks]
     quiet = EvaluationOptions(progress=options.progress)
     of_parent = evaluate(parent, images, attacks=on_parent, checks=False, options=quiet, **threat)
-    result.conversion = {
+    result.conversion = {  # type: ignore[assignment]
         "parent": parent.name,
         "clean_accuracy": of_parent.clean_accuracy,
         "worst_case_accuracy": of_parent.worst_case_accuracy,
@@ -105,7 +105,7 @@ def _logits(victim: Victim, images: np.ndarray, batch_size: int) -> np.ndarray:
     return np.concatenate([np.asarray(part) for _, part in clean_logits(victim, images, batch_size)])
 
 
-def _differences(logits: np.ndarray, of_parent: np.ndarray) -> dict[str, float]:
+def _differences(logits: np.ndarray, of_parent: np.ndarray) -> dict[str, Any]:
     """How far the file is from its parent on clean images."""
     moved = np.abs(logits - of_parent)
     return {

@@ -4,8 +4,7 @@ import re
 from typing import Any
 
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.registry import Registry, unknown_name
+from athe_tf.utils.registry import Registry, is_import_path, unknown_name
 
 #: From a family of names to the function that builds its layers.
 FAMILIES = Registry(

@@ -5,15 +5,14 @@ import pathlib
 
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import Program
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.output_folder import STATE, prepared
 from athe_tf.programs.run_settings import fill_from_run, known_settings
-from athe_tf.programs.shard_folder import all_shards
-from athe_tf.programs.sharded import merge, run_shard, run_worker
+from athe_tf.programs.sharded import all_shards, merge, run_shard, run_worker
 from athe_tf.programs.workdir import Workdir, training_run_of
 from athe_tf.utils.errors import check
 
@@ -43,11 +42,8 @@ def action(config: EvaluateConfig, extra: dict) -> int:
     """Runs the evaluation, or this process's share of it, and returns the exit code."""
     training_run = source_run(config)
     filled = complete(config, training_run)
-    settings = DistributionSettings(
-        config.distribution, config.devices, config.cpu_replicas, worker_timeout=config.worker_timeout
-    )
     shard = None if config.shard is None else Shard.parse(config.shard, "--shard")
-    settings, cluster = settings.shared_evaluation(look_for_workers=shard is None)
+    settings, cluster = config.distribution_settings().shared_evaluation(look_for_workers=shard is None)
     job = EvaluationJob(filled, settings, training_run, repeat_command(config))
     INTERRUPTION.remark = "" if config.output is None else "The same command resumes the evaluation."
     if shard is not None:

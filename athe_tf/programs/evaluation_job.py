@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.shard import Shard
+from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
+from athe_tf.evaluation.progress import ProgressDisplay
+from athe_tf.jobs.ownership import remove_state
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
@@ -20,9 +21,9 @@ from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported
 from athe_tf.report.writing import write
-from athe_tf.utils.choices import parse_logit_scale
+from athe_tf.results.settings import LessCommonOptions
 from athe_tf.utils.errors import check
-from athe_tf.utils.ownership import remove_state
+from athe_tf.utils.options import values_of
 
 
 @dataclasses.dataclass
@@ -44,7 +45,7 @@ class EvaluationJob:
     def open(self) -> None:
         """Starts TensorFlow, and reads the model and the images."""
         start_tensorflow()
-        from athe_tf.distribution.startup import local_devices
+        from athe_tf.distribution.strategy import local_devices
         from athe_tf.models.victim import replicated_victim
         from athe_tf.saving.opening import open_model
 
@@ -79,25 +80,30 @@ class EvaluationJob:
         from athe_tf.saving.opening import open_model
 
         config, display = self.config, ProgressDisplay()
-        common: dict[str, Any] = {
-            "epsilon": config.epsilon,
-            "norm": config.norm,
-            "max_examples": config.max_examples,
-            "batch_size": config.batch_size,
-            "seed": config.seed,
-            "checks": config.checks,
-            "options": self._options(display, state, shard, shards),
-        }
+        common = values_of(CommonOptions, config)
+        common["options"] = EvaluationOptions(
+            **values_of(LessCommonOptions, config),
+            substitutes=self.substitutes,
+            data_dir=config.data_dir,
+            name=config.model,
+            dataset=f"{config.dataset} ({config.split})",
+            state=state,
+            shard=shard,
+            shards=shards,
+            progress=display.update,
+            finished=display.finished,
+        )
         with warnings_as_lines("bin/evaluate"):
             if config.is_converted:
+                del common["protocol"]  # refused for such a file
                 common |= {"parent": None, "attacks": config.attacks or ON_FILE}
                 if config.parent:
                     common["parent"] = open_model(config.parent, input_range=config.input_range).victim
                 result = evaluate_converted(self.victim, self.images, **common)
                 if result.conversion is not None:
-                    result.conversion["parent"] = config.parent  # as the user knows it
+                    result.conversion["parent"] = str(config.parent)  # as the user knows it
             else:
-                common |= {"attacks": config.attacks or None, "protocol": config.protocol}
+                common["attacks"] = config.attacks or None
                 result = evaluate(self.victim, self.images, **common)
         display.clear()
         if result.classes is not None and self.num_classes < result.classes:
@@ -108,28 +114,6 @@ class EvaluationJob:
         result.command = self.command
         result.run = None if self.training_run is None else str(self.training_run.folder)
         return result
-
-    def _options(self, display: ProgressDisplay, state, shard, shards) -> EvaluationOptions:
-        config = self.config
-        return EvaluationOptions(
-            epsilons=config.epsilons,
-            verify_with=config.verify_with,
-            substitutes=self.substitutes,
-            corruptions=config.corruptions,
-            corruption_resize=config.corruption_resize,
-            data_dir=config.data_dir,
-            margin=config.margin,
-            logit_scale=parse_logit_scale(config.logit_scale, "--logit_scale"),
-            probabilities=config.probabilities,
-            max_passes=config.max_passes,
-            name=config.model,
-            dataset=f"{config.dataset} ({config.split})",
-            state=state,
-            shard=shard,
-            shards=shards,
-            progress=display.update,
-            finished=display.finished,
-        )
 
 
 def check_classes(config: EvaluateConfig, of_model: int | None, of_images: int) -> None:

@@ -4,10 +4,11 @@ import contextlib
 import json
 import pathlib
 import re
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
+from athe_tf.jobs.locks import LOCK, held, lock_name, locked
+from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import (
@@ -21,9 +22,8 @@ from athe_tf.programs.config.serialization import (
 )
 from athe_tf.saving import zoo
 from athe_tf.saving.model_path import RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
-from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import TEMPORARY, sweep, write_text
-from athe_tf.utils.locks import LOCK_PREFIX, lock_name, locked
+from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.files import TEMPORARY, write_text
 
 #: Settings that other programs take from the training run of a model, and their values without one.
 FROM_RUN: dict[str, Any] = {
@@ -80,7 +80,7 @@ class Workdir:
         try:
             return from_json(TrainConfig, self.config.read_text(), framework)
         except OSError as error:
-            raise InputError(f"Cannot read '{self.config}': {error.strerror}.") from error
+            raise InputError(f"Cannot read '{self.config}': {first_line(error)}.") from error
         except ValueError as error:
             raise InputError(f"'{self.config}' is not the config of a run: {error}") from error
 
@@ -117,7 +117,7 @@ class Workdir:
         if not self.folder.is_dir():
             raise InputError(f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
-            if any(not path.name.startswith((TEMPORARY, LOCK_PREFIX)) for path in self.folder.iterdir()):
+            if any(not path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()):
                 raise InputError(
                     f"The folder '{self.folder}' contains files that are not of a training run. "
                     "Use another --workdir."
@@ -133,16 +133,20 @@ class Workdir:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """A context in which no other process trains here; removes what a killed one left."""
-        with locked(self.folder):
-            sweep(self.folder, self.backup.parent, self.periods)
+        with held(self.folder, self.backup.parent.name, self.periods.name):
             yield
+
+    def remove_backup(self) -> None:
+        """Removes what a finished run does not need any more, and nothing else that lies beside it."""
+        with contextlib.suppress(OSError):
+            remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
 
     def remove_leftovers(self) -> None:
         """Removes what a finished run could not remove; leaves a folder that nobody may write to as it is."""
-        if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK_PREFIX}*")):
+        if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK}*")):
             return
         with contextlib.suppress(OSError, InputError), self.held():
-            shutil.rmtree(self.backup.parent, ignore_errors=True)
+            self.remove_backup()
             for path in self.folder.glob(lock_name("*")):
                 with locked(self.folder, path.name):
                     pass  # who holds a lock removes its file at the end

@@ -6,8 +6,7 @@ import pathlib
 
 from athe_tf.saving import zoo
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.registry import did_you_mean
+from athe_tf.utils.registry import did_you_mean, is_import_path
 
 #: The settings of a training run, and its classifiers in the order in which they are preferred.
 RUN_CONFIG = "config.json"

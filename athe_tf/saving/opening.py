@@ -15,7 +15,7 @@ from athe_tf.saving.keras_file import load_model
 from athe_tf.saving.model_path import find_model, is_imported
 from athe_tf.saving.saved_model import saved_model_victim
 from athe_tf.utils.choices import RUNTIME_SUFFIXES
-from athe_tf.utils.imports import import_object
+from athe_tf.utils.registry import import_object
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from athe_tf.jobs.locks import lock_name, locked
 from athe_tf.models.card import CARD, describe, read_card, write_card
 from athe_tf.models.features import penultimate
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.files import recover_folder, replacing_folder
-from athe_tf.utils.locks import lock_name, locked
 
 #: What an export contains.
 EXPORTED = {"assets", "fingerprint.pb", "saved_model.pb", "variables", CARD}
@@ -96,9 +96,9 @@ def saved_model_victim(folder) -> Victim:
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"The SavedModel in '{folder}' cannot be read: {first} Is it complete? Export or copy it again."
+            f"The SavedModel in '{folder}' cannot be read: {first_line(error)}. Is it complete? Export or "
+            "copy it again."
         ) from error
     facts = read_card(folder)
     serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)

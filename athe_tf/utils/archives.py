@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 
 # Images and labels shrink by less than this; a larger archive that shrinks by more is not believed.
 LARGEST_RATIO = 200
@@ -34,16 +34,16 @@ class Archive:
         try:
             regular = self.path.is_file()
         except (OSError, ValueError) as error:
-            raise InputError(f"The data file '{self.path}' cannot be opened: {_reason(error)}.") from error
+            raise InputError(f"The data file '{self.path}' cannot be opened: {first_line(error)}.") from error
         check(regular, f"No such data file. Expected a NumPy archive (.npz). Received: '{self.path}'.")
         try:
             self._zip = zipfile.ZipFile(self.path)
         except PermissionError as error:
             raise InputError(
-                f"The data file {self.path} may not be read: {_reason(error)}. Change its permissions."
+                f"The data file {self.path} may not be read: {first_line(error)}. Change its permissions."
             ) from error
         except Exception as error:
-            raise self._unreadable(_reason(error)) from error
+            raise self._unreadable(first_line(error)) from error
         self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
         self.names = sorted(self._members)
 
@@ -61,7 +61,7 @@ class Archive:
             raise
         # Damaged headers make NumPy and the zip reader raise a dozen kinds of errors.
         except Exception as error:
-            raise self._unreadable(f"`{name}`: {_reason(error)}") from error
+            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
 
     def read(self, name: str) -> np.ndarray:
         """An array; raises `InputError` if it cannot be read, or does not fit in memory."""
@@ -70,7 +70,7 @@ class Archive:
             with self._zip.open(self._members[name]) as file:
                 return np.lib.format.read_array(file, allow_pickle=False)
         except Exception as error:
-            raise self._unreadable(f"`{name}`: {_reason(error)}") from error
+            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
 
     def _check_declared(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype; an error unless the headers fit together and the array fits in memory."""
@@ -125,8 +125,3 @@ def _header(file) -> tuple[tuple[int, ...], Any]:
 def available_memory() -> int:
     """Bytes of memory that this machine can still give."""
     return psutil.virtual_memory().available
-
-
-def _reason(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error).strip().splitlines()
-    return text if isinstance(text, str) else (text[0].rstrip(".") if text else type(error).__name__)

@@ -14,7 +14,8 @@ from athe_tf.evaluation.model_diagnosis import logarithms
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.sanity import WITHOUT_GRADIENTS
 from athe_tf.models.victim import in_range
-from athe_tf.report.json_files import check_schema
+from athe_tf.report import schema
+from athe_tf.results.json_files import check_schema
 from athe_tf.saving import convert
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
@@ -75,7 +76,7 @@ def test_a_file_is_attacked_and_compared_with_its_parent(pair):
     assert found["mean_difference"] == pytest.approx(moved.mean(), rel=1e-4)
     assert found["largest_difference"] == pytest.approx(moved.max(), rel=1e-4)
     assert f"The parent '{net.name}': 100.00 % clean" in repr(result) and not result.warnings
-    check_schema(json.loads(result.to_json()), "evaluation")
+    check_schema(json.loads(result.to_json()), schema("evaluation"))
 
 
 def test_without_a_parent_the_result_warns(pair):

@@ -11,8 +11,8 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.evaluation.intervals import wilson_interval
 from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.results.intervals import wilson_interval
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
@@ -318,7 +318,9 @@ def test_images_of_another_shape_and_labels_of_another_set_are_refused(linear):
     def callable_model(x):
         return linear(x)
 
-    with pytest.raises(InputError, match="has 5 classes. Received: a label 7"):
+    with pytest.raises(
+        InputError, match="in 0..4 with 5 classes. Received: min=7, max=7. Use the data set that"
+    ):
         athe_tf.evaluate(callable_model, (IMAGES, np.full(60, 7)), attacks=["fgsm"])
 
     def one_number(x):

@@ -1,5 +1,6 @@
 """bin/analyze: what is refused, and what is written."""
 
+import dataclasses
 import io
 import json
 import pathlib
@@ -11,10 +12,9 @@ import numpy as np
 import pytest
 
 from athe_tf.programs import analyze
-from athe_tf.programs.analysis_display import AnalysisDisplay
-from athe_tf.programs.analysis_session import picture_names
-from athe_tf.programs.config import AnalyzeConfig
-from athe_tf.programs.training_runs import runs_by_steps
+from athe_tf.programs.analysis_session import AnalysisDisplay, picture_names
+from athe_tf.programs.analyze import runs_by_steps
+from athe_tf.programs.config.analyze import AnalyzeConfig, OwnFlags, SharedFlags
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_net
 
@@ -145,6 +145,21 @@ def test_runs_that_differ_in_more_than_steps_end_with_exit_code_2(start, tmp_pat
         pathlib.Path(run, "best.keras").touch()
     assert start(f"--compare={','.join(runs)}", "--what=training_steps") == 2
     assert "differ in: epochs" in capsys.readouterr().err
+
+
+def test_training_runs_of_a_head_are_one_line(start, files, tmp_path):
+    runs = [run_config(tmp_path / f"{steps}", steps=steps) for steps in (1, 2)]
+    for run in runs:
+        shutil.copy(files / "linear.keras", pathlib.Path(run, "best.keras"))
+    assert start(f"--compare={','.join(runs)}", "--what=training_steps") == 0
+    (line,) = json.loads((tmp_path / "training_steps.json").read_text())["models"]
+    assert line["model"] == "head linear" and line["steps"] == [1, 2]
+
+
+def test_options_of_analyses_hide_no_other_flag():
+    own = {field.name for field in dataclasses.fields(OwnFlags)}
+    assert own == {"space", "directions", "points", "index", "top"}
+    assert own.isdisjoint(field.name for field in dataclasses.fields(SharedFlags))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
 from athe_tf.utils.errors import check
-from athe_tf.utils.image_range import out_of_range
+from athe_tf.utils.images_and_labels import checked_batch
 from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
 
@@ -259,21 +259,3 @@ class Attack(Described):
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
             functions[key] = repeatable(function.get_concrete_function(images, labels, ids, *further))
         return functions[key]
-
-
-def checked_batch(x, y, classes: int | None = None):
-    """Images and labels as float32 and int32 arrays; raises `InputError` if they are unusable."""
-    x, y = np.asarray(x), np.asarray(y)
-    check(x.ndim == 4, f"Images must have shape [N, height, width, channels]. Received: shape={x.shape}.")
-    check(len(x) > 0, "There are no images: the batch is empty.")
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    valid = y.shape == (len(x),) and np.issubdtype(y.dtype, np.integer)
-    found = f"shape={y.shape}, dtype={y.dtype}"
-    check(valid, f"Labels must be integers of shape [{len(x)}], one per image. Received: {found}.")
-    low, high = float(x.min()), float(x.max())
-    if not (low >= -1e-6 and high <= 1 + 1e-6):  # true for NaN too
-        raise out_of_range(low, high)
-    valid = y.min() >= 0 and (classes is None or y.max() < classes)
-    check(valid, f"Labels must lie in [0, {classes or ''}). Received: min={y.min()}, max={y.max()}.")
-    return np.clip(x, 0.0, 1.0).astype(np.float32), y.astype(np.int32)

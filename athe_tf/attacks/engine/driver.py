@@ -21,13 +21,14 @@ import tensorflow as tf
 from athe_tf.attacks.engine import parallel
 from athe_tf.attacks.engine.attack_state import AttackState
 from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.journal import Journal
 from athe_tf.attacks.engine.results import COUNTS, AttackResult, RoundResult, Stage, misclassified
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
 from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.images_and_labels import check_classes
 
 # The memory of images that a budget of passes stopped.
 STOPPED = "max_passes"
@@ -351,10 +352,7 @@ def clean_pass(
     logits = np.concatenate([batch.numpy() for _, batch in clean_logits(victim, x, batch_size)])
     if victim.num_classes is None:  # known only now if the victim is a callable
         victim.num_classes = int(logits.shape[-1])
-    if int(np.max(y)) >= logits.shape[-1]:
-        raise InputError(
-            f"Labels must lie in [0, {logits.shape[-1]}). Received: min={np.min(y)}, max={np.max(y)}."
-        )
+    check_classes(np.asarray(y), logits.shape[-1])
     return AttackResult.before(x, succeeded(logits, y).numpy()), logits
 
 

@@ -7,14 +7,10 @@ together, `serialization.py` writes and reads `config.json` and flags.
 
 from athe_tf.programs.config.analyze import AnalyzeConfig
 from athe_tf.programs.config.evaluate import EvaluateConfig
-from athe_tf.programs.config.report import ReportConfig
-from athe_tf.programs.config.reproduce import ReproduceConfig
 from athe_tf.programs.config.train import TrainConfig
 
 __all__ = [
     "AnalyzeConfig",
     "EvaluateConfig",
-    "ReportConfig",
-    "ReproduceConfig",
     "TrainConfig",
 ]
