@@ -5,12 +5,10 @@ from benchmarks.mutation.slip import Slip
 HERE = "athe_tf/attacks/"
 FORMULAS = ("tests/attacks/test_formulas.py",)
 COSTS = "tests/attacks/test_contract.py::test_settings_that_cost_passes_are_announced"
-ROBUST = "tests/attacks/test_contract.py::test_a_robust_image_costs_exactly_what_was_announced"
 GRADIENT = "tests/attacks/test_gradient.py::"
 APGD = "tests/attacks/test_apgd.py::"
 FAB = "tests/attacks/test_fab.py::"
 SQUARE = "tests/attacks/test_square.py::"
-BLACK_BOX = "tests/attacks/test_black_box.py::"
 RAYS = "tests/attacks/test_rays.py::"
 BUDGET = ("tests/attacks/test_max_passes.py",)
 

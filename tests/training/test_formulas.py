@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from athe_tf import attacks, training
 from athe_tf.programs.callbacks.backup import Backup
-from athe_tf.programs.callbacks.early_stopping import EarlyStopping
+from athe_tf.programs.callbacks.best_epoch import EarlyStopping
 from athe_tf.programs.callbacks.epoch_line import EpochLine
 from athe_tf.programs.callbacks.overfitting_guard import OverfittingGuard
 from athe_tf.programs.callbacks.periods import PeriodKeeper
@@ -17,9 +17,8 @@ from athe_tf.programs.callbacks.records import Records, last_learning_rate
 from athe_tf.programs.run_state import RunProgress
 from athe_tf.training.averaging import EMA
 from athe_tf.training.awp import AWP
-from athe_tf.training.epsilon import EpsilonSchedule
 from athe_tf.training.options import OPTIONS
-from athe_tf.training.schedules import Cyclic, Periodic, Piecewise, make_schedule
+from athe_tf.training.schedules import Cyclic, EpsilonSchedule, Periodic, Piecewise, make_schedule
 from athe_tf.utils import rng
 from tests.small_runs import tiny_batch, tiny_net
 
