@@ -378,3 +378,17 @@ def test_the_report_names_the_protocol_and_what_to_know():
         "Mean corruption accuracy (mCA) 50.00 %. These are the published images. "
         "Measured on 224 x 224 pixels as they are. Note this."
     )
+
+
+def test_the_seed_of_generated_corruptions_is_used():
+    images, labels = np.full([3, 8, 8, 1], 128, np.uint8), np.arange(3)
+
+    def noisy(seed, batch_size=3):
+        source = sources.open_source("generated", images, labels, seed=seed)
+        return np.concatenate([x for x, _ in source.batches("gaussian_noise", 2, batch_size)])
+
+    np.testing.assert_array_equal(
+        noisy(1), corruptions.corrupt(images, "gaussian_noise", 2, seed=1) / np.float32(255)
+    )
+    np.testing.assert_array_equal(noisy(1), noisy(1, batch_size=2))
+    assert (noisy(1) != noisy(0)).any()

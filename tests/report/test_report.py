@@ -17,7 +17,7 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.evaluation_page import render
 from athe_tf.report.json_files import check_schema, schema
-from athe_tf.report.reading import find_evaluation, read_evaluation
+from athe_tf.report.reading import find_evaluation, read_evaluation, read_metrics
 from athe_tf.report.sections import ORDER
 from athe_tf.report.writing import WRITTEN
 from athe_tf.utils.digests import file_digest
@@ -190,6 +190,25 @@ def test_an_unfinished_training_run_is_drawn(tmp_path):
     (run / "metrics.csv").write_text("epoch,loss,val_robust_accuracy\n1,2.5,0.3\n2,nan,\n3,oops")
     (run / "best.json").write_text('{"value": 0.3, "epoch": 1}')
     assert "is that of epoch 1." in Page(render(read_evaluation(run))).text
+
+
+def test_numbers_of_a_run_are_read_and_only_impossible_ones_are_gaps(tmp_path):
+    (tmp_path / "metrics.csv").write_text("epoch,loss,val_loss\n1,12.5,1e31\n2,-3,\nnan,1,1\n")
+    first, second = read_metrics(tmp_path)
+    assert (first["epoch"], first["loss"]) == (1, 12.5) and np.isnan(first["val_loss"])
+    assert second == {"epoch": 2, "loss": -3}
+
+
+@pytest.mark.parametrize(
+    "name, value", [("clean", 1.01), ("adversarial", -0.01), ("norm", -1), ("norm", np.nan)]
+)
+def test_examples_outside_of_the_unit_interval_are_refused(name, value, tmp_path):
+    folder = write_evaluation(tmp_path / "run", small_evaluation())
+    examples = example_images()
+    examples[name].flat[3] = value
+    np.savez(folder / "examples.npz", **examples)
+    with pytest.raises(athe_tf.InputError, match=f"are not adversarial examples.*in `{name}`"):
+        read_evaluation(folder)
 
 
 def test_the_model_card_says_what_the_page_says(written):
