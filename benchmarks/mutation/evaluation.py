@@ -251,7 +251,7 @@ SLIPS = (
         f"{HERE}/verify.py",
         "self.inputs.epsilon if self.steps == 1 else self.inputs.epsilon / 4",
         "self.inputs.epsilon",
-        ("tests/evaluation/test_verify.py::test_cleverhans_agrees",),
+        ("tests/evaluation/test_verify.py::test_all_packages_are_asked_for_the_same_attack",),
     ),
     Slip(
         "E50",
@@ -259,5 +259,12 @@ SLIPS = (
         "planned.copied(same)",
         "runner.run(planned, number, len(plan))",
         (f"{PROTOCOLS}::test_adaptive_attacks_of_a_paper_are_copied_at_no_cost",),
+    ),
+    Slip(
+        "E51",
+        f"{HERE}/verify.py",
+        "min(start + self.inputs.batch_size, IMAGES)",
+        "start + self.inputs.batch_size",
+        ("tests/evaluation/test_verify.py::test_the_first_thousand_images_are_attacked_and_no_more",),
     ),
 )

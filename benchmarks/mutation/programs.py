@@ -1,5 +1,294 @@
-"""Slips in `athe_tf/programs/`."""
+"""Slips in `athe_tf/programs/`; those in its callbacks are among the slips of training."""
 
 from benchmarks.mutation.slip import Slip
 
-SLIPS: tuple[Slip, ...] = ()
+HERE = "athe_tf/programs"
+HAND = ("tests/programs/test_by_hand.py",)
+BUILD = ("tests/programs/test_build_objects.py",)
+CONFIGS = ("tests/programs/test_configs.py",)
+WORKDIR = ("tests/programs/test_workdir.py",)
+REPRODUCE = "tests/programs/test_reproduce.py"
+RESUME = "tests/programs/test_resume.py"
+FAILURES = "tests/programs/test_failures.py::test_each_kind_of_error_has_its_code_and_its_remedy"
+EVALUATE = "tests/programs/test_evaluate_program.py"
+
+SLIPS = (
+    Slip(
+        "G1",
+        f"{HERE}/config/train.py",
+        "learning_rate: float = option(0.1,",
+        "learning_rate: float = option(0.01,",
+        HAND,
+    ),
+    Slip("G2", f"{HERE}/config/train.py", "option(2e-4,", "option(5e-4,", HAND),
+    Slip("G3", f"{HERE}/config/train.py", "option((75.0, 90.0),", "option((75.0, 95.0),", HAND),
+    Slip(
+        "G4",
+        f"{HERE}/config/evaluate.py",
+        "batch_size: int = option(128,",
+        "batch_size: int = option(64,",
+        HAND,
+    ),
+    Slip(
+        "G5",
+        f"{HERE}/config/evaluate.py",
+        'split: str = option("test",',
+        'split: str = option("validation",',
+        HAND,
+    ),
+    Slip(
+        "G6",
+        f"{HERE}/config/train.py",
+        "(*(int(reset) for reset in self.lr_resets), self.epochs)",
+        "(*(int(reset) for reset in self.lr_resets),)",
+        CONFIGS,
+    ),
+    Slip(
+        "G7",
+        f"{HERE}/config/serialization.py",
+        "text if parse_number(text) == value else repr(value)",
+        "text",
+        HAND,
+    ),
+    Slip(
+        "G8",
+        f"{HERE}/config/serialization.py",
+        "if name not in runtime and there.get(name)",
+        "if there.get(name)",
+        HAND,
+    ),
+    Slip(
+        "G9",
+        f"{HERE}/config/serialization.py",
+        "settings |= dataclasses.asdict(config.framework_options)",
+        "settings |= {}",
+        HAND,
+    ),
+    Slip("G10", f"{HERE}/config/rules.py", '"arc": ("he",)', '"arc": ("he", "mhe")', CONFIGS),
+    Slip(
+        "G11",
+        f"{HERE}/config/rules.py",
+        "reset < config.epochs for reset",
+        "reset <= config.epochs for reset",
+        CONFIGS,
+    ),
+    Slip(
+        "G12",
+        f"{HERE}/workdir.py",
+        "self.final.exists() and not self.backup.exists()",
+        "self.final.exists()",
+        HAND,
+    ),
+    Slip("G13", f"{HERE}/workdir.py", "(run.best, run.final)", "(run.final, run.best)", HAND),
+    Slip("G14", f"{HERE}/workdir.py", 'if name != "workdir")', ")", HAND),
+    Slip(
+        "G15",
+        f"{HERE}/workdir.py",
+        "differences(self.read_config(config.framework), config)",
+        "differences(config, config)",
+        WORKDIR,
+    ),
+    Slip(
+        "G16",
+        f"{HERE}/workdir.py",
+        "        with locked(self.folder):\n            sweep(",
+        "        with contextlib.nullcontext():\n            sweep(",
+        WORKDIR,
+    ),
+    Slip(
+        "G17",
+        f"{HERE}/run_identity.py",
+        "not (name == INITIAL_MODEL and name not in ours)",
+        "name != INITIAL_MODEL",
+        HAND,
+    ),
+    Slip(
+        "G18", f"{HERE}/run_identity.py", "stored.keys() | ours.keys()", "stored.keys() & ours.keys()", HAND
+    ),
+    Slip(
+        "G19",
+        f"{HERE}/run_identity.py",
+        'found["validation images"] = splits.validation.fingerprint()',
+        "pass",
+        (f"{RESUME}::test_a_run_is_not_resumed_on_other_data",),
+    ),
+    Slip(
+        "G20",
+        f"{HERE}/run_state.py",
+        "[*trainer.variables, *trainer.optimizer.variables]",
+        "[*trainer.variables]",
+        (f"{RESUME}::test_state_round_trips_every_variable",),
+    ),
+    Slip(
+        "G21",
+        f"{HERE}/run_state.py",
+        "if ours != theirs), None)",
+        "if False), None)",
+        (f"{RESUME}::test_a_backup_with_variables_of_other_names_or_types_is_refused",),
+    ),
+    Slip("G22", f"{HERE}/analysis_identity.py", '"images": images.fingerprint(),', "", HAND),
+    Slip("G23", f"{HERE}/analysis_identity.py", "- set(OWN_FLAGS.get(what, ()))", "", HAND),
+    Slip(
+        "G24",
+        f"{HERE}/analysis_identity.py",
+        "if path.is_dir() else [path]",
+        "if path.is_file() else []",
+        HAND,
+    ),
+    Slip(
+        "G25",
+        f"{HERE}/shard_folder.py",
+        'self.record.exists() and self.read()["finished"]\n            self._write',
+        "False\n            self._write",
+        HAND,
+    ),
+    Slip(
+        "G26",
+        f"{HERE}/shard_folder.py",
+        "1 <= int(match[1]) <= int(match[2])",
+        "int(match[1]) <= int(match[2])",
+        HAND,
+    ),
+    Slip(
+        "G27",
+        f"{HERE}/shard_folder.py",
+        "        with held(self.folder):\n",
+        "        with contextlib.nullcontext():\n",
+        ("tests/programs/test_sharded.py::test_a_shard_is_attacked_by_one_process_at_a_time",),
+    ),
+    Slip(
+        "G28",
+        f"{HERE}/sharded.py",
+        "if sign is not None and sign != signs.get(name):",
+        "if sign is not None:",
+        ("tests/programs/test_sharded.py::test_workers_wait_for_signs_of_life",),
+    ),
+    Slip(
+        "G29",
+        f"{HERE}/evaluation_job.py",
+        "if getattr(config, field.name) != field.default",
+        'if getattr(config, field.name) != field.default and field.name != "seed"',
+        HAND,
+    ),
+    Slip(
+        "G30",
+        f"{HERE}/evaluate.py",
+        'if name in ("norm", "epsilon") and protocol is not None',
+        'if name == "norm" and protocol is not None',
+        (f"{EVALUATE}::test_a_published_radius_comes_before_that_of_the_training",),
+    ),
+    Slip(
+        "G31",
+        f"{HERE}/evaluate.py",
+        "values[name] = known.get(name, default)",
+        "values[name] = default",
+        HAND,
+    ),
+    Slip(
+        "G32",
+        f"{HERE}/reproduce_statistics.py",
+        "len(values) - 1) * statistics.stdev",
+        "len(values)) * statistics.stdev",
+        HAND,
+    ),
+    Slip("G33", f"{HERE}/reproduce_statistics.py", "difference.std(ddof=1)", "difference.std()", HAND),
+    Slip(
+        "G34",
+        f"{HERE}/reproduce_measures.py",
+        "(1 - interval[1], 1 - interval[0])",
+        "(1 - interval[0], 1 - interval[1])",
+        (f"{REPRODUCE}::test_a_measure_is_read_from_an_evaluation",),
+    ),
+    Slip(
+        "G35",
+        f"{HERE}/reproduce_measures.py",
+        "if name != model)",
+        "if name == model)",
+        (f"{REPRODUCE}::test_a_measure_is_read_from_an_evaluation",),
+    ),
+    Slip(
+        "G36",
+        f"{HERE}/reproduce_measures.py",
+        "else statistics.fmean(seconds)) / 60",
+        "else statistics.fmean(seconds))",
+        HAND,
+    ),
+    Slip(
+        "G37",
+        f"{HERE}/reproduce_presets.py",
+        "tuple(drop * ratio for drop in recipe.lr_drops)",
+        "recipe.lr_drops",
+        HAND,
+    ),
+    Slip(
+        "G38",
+        f"{HERE}/reproduce_cost.py",
+        "self.passes_per_step * self.images * self.epochs",
+        "self.passes_per_step * self.images",
+        HAND,
+    ),
+    Slip(
+        "G39",
+        f"{HERE}/cost_estimate.py",
+        "seconds * (passes + 2) / sum(cost)",
+        "seconds * passes / sum(cost)",
+        ("tests/programs/test_cost_estimate.py",),
+    ),
+    Slip(
+        "G40",
+        f"{HERE}/cost_estimate.py",
+        "return min(times[1:])",
+        "return min(times)",
+        ("tests/programs/test_cost_estimate.py",),
+    ),
+    Slip(
+        "G41",
+        f"{HERE}/build.py",
+        "seed=config.seed,\n        )\n        if",
+        "seed=0,\n        )\n        if",
+        BUILD,
+    ),
+    Slip(
+        "G42",
+        f"{HERE}/build.py",
+        "config.lr_drop_factor,\n        config.lr_resets,",
+        "0.1,\n        config.lr_resets,",
+        BUILD,
+    ),
+    Slip(
+        "G43",
+        f"{HERE}/build.py",
+        "attacks.get(config.validation_attack, epsilon=config.epsilon, norm=config.norm)",
+        "attacks.get(config.validation_attack, epsilon=config.epsilon)",
+        BUILD,
+    ),
+    Slip("G44", f"{HERE}/build.py", "round(config.awp_start * updates)", "round(config.awp_start)", BUILD),
+    Slip(
+        "G45",
+        f"{HERE}/build.py",
+        "start_step=epoch * splits.train.steps_per_epoch(config.batch_size),",
+        "start_step=0,",
+        BUILD,
+    ),
+    Slip(
+        "G46",
+        f"{HERE}/failures.py",
+        "errno.ENOSPC, errno.EDQUOT, errno.EFBIG",
+        "errno.EDQUOT, errno.EFBIG",
+        (FAILURES,),
+    ),
+    Slip(
+        "G47",
+        f"{HERE}/output_folder.py",
+        "    with locked(folder):\n",
+        "    with contextlib.nullcontext():\n",
+        (f"{EVALUATE}::test_a_second_evaluation_with_the_same_output_is_refused",),
+    ),
+    Slip(
+        "G48",
+        f"{HERE}/training_runs.py",
+        '"scale", "margin", "weight_norm"}',
+        '"scale", "margin", "weight_norm", "seed"}',
+        ("tests/programs/test_analyze_program.py",),
+    ),
+)

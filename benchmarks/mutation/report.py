@@ -51,7 +51,7 @@ SLIPS = (
         f"{HERE}/sections/attacks.py",
         'attack["examples"] < data["examples"]',
         'attack["examples"] <= data["examples"]',
-        (f"{REPORT}::test_what_happened_on_fewer_images_or_elsewhere_is_said",),
+        CELLS,
     ),
     Slip("P7", f"{HERE}/sections/classes.py", "key, name, _ = series[-1]", "key, name, _ = series[0]", CELLS),
     Slip(

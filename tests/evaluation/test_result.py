@@ -110,12 +110,12 @@ def test_a_failed_check_is_said_before_a_warning():
 
 def test_wrong_clean_images_are_no_adversarial_examples():
     """A clean error has a perturbation of length 0, and a failed attack an infinite one."""
-    norms = np.array([0.3, 0.1, 0.0, np.inf])
-    attack = outcome("deepfool", "0001", norms=norms, minimum_norm=True)
-    np.testing.assert_array_equal(attack.found, bits("1100"))
+    norms = np.array([0.3, 0.1, 0.0, 0.0, np.inf])
+    attack = outcome("deepfool", "00001", norms=norms, minimum_norm=True)
+    np.testing.assert_array_equal(attack.found, bits("11000"))
     assert attack.median_norm == pytest.approx(0.2)
-    assert attack.to_dict()["norms"] == [0.3, 0.1, 0.0, None]
-    assert outcome("deepfool", "1101", norms=norms).median_norm is None
+    assert attack.to_dict()["norms"] == [0.3, 0.1, 0.0, 0.0, None]
+    assert outcome("deepfool", "11001", norms=norms).median_norm is None
 
 
 def test_eight_bits_bring_an_image_back_only_if_its_example_is_lost():

@@ -63,6 +63,20 @@ def test_every_row_of_the_attacks_has_its_own_numbers():
     ]
 
 
+def test_what_is_unusual_about_an_attack_is_said_of_that_attack():
+    data = distinct()
+    data["attacks"][3] |= {"nonfinite_gradients": 1234, "remarks": ["ran out of steps"]}
+    text = Page(render(data)).text
+    for note in (
+        "fgsm : on the first 100 images only",
+        "pgd-20 : ran out of steps",
+        "feature : not run: no features",
+    ):
+        assert note in text
+    assert "pgd-20 : 1,234 gradients were not finite" in text
+    assert "autoattack : on the first" not in text  # it was run on all 200
+
+
 CURVE = [
     {"epsilon": 0.0, "accuracy": 0.92, "interval": [0.86, 0.96]},
     {"epsilon": 0.1, "accuracy": 0.71, "interval": [0.63, 0.79]},
