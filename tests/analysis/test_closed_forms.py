@@ -212,3 +212,14 @@ def test_the_ratio_of_gradients_is_averaged_over_batches():
     moved = ATTACK(net, x, y)
     ratios = [norm(moved[part], y[part]) / norm(x[part], y[part]) for part in (slice(4), slice(4, 8))]
     assert found.kernels["head"] == pytest.approx(np.mean(ratios), rel=1e-4)
+
+
+def test_the_seed_of_an_analysis_is_that_of_its_attack():
+    net, (x, y) = tiny_net(), tiny_batch(6)
+    noisy = athe_tf.attacks.PGD(0.1, steps=0, start="uniform")
+    for seed in (0, 5):
+        options = AnalysisOptions(batch_size=4, seed=seed)
+        shown = athe_tf.analysis.perturbations(net, (x, y), noisy, options, count=6)
+        np.testing.assert_allclose(
+            shown.adversarial, noisy(net, x, y, ids=np.arange(6), seed=seed), atol=1e-7
+        )
