@@ -204,4 +204,12 @@ SLIPS = (
         "std = np.sqrt(variance)",
         GOLDEN,
     ),
+    Slip(
+        "D38",
+        f"{HERE}/tfds.py",
+        'f"train[{held}:]", "validation": f"train[:{held}]"',
+        'f"train[:-{held}]", "validation": f"train[-{held}:]"',
+        ("tests/data/test_tfds.py::test_the_first_streamed_images_are_held_out",),
+    ),
+    Slip("D39", f"{HERE}/streamed.py", "_FILES, _WINDOW = 0, 3", "_FILES, _WINDOW = 0, 2", GOLDEN),
 )

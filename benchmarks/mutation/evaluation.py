@@ -10,6 +10,7 @@ PROTOCOLS = "tests/evaluation/test_protocols.py"
 STATE = "tests/evaluation/test_state_folder.py"
 SHARDS = "tests/evaluation/test_shards.py"
 CORRUPTIONS = "tests/evaluation/test_corruptions.py"
+PARTS = ("tests/evaluation/test_parts_of_results.py",)
 HAND = ("tests/evaluation/test_checks_by_hand.py",)
 
 SLIPS = (
@@ -267,4 +268,37 @@ SLIPS = (
         "start + self.inputs.batch_size",
         ("tests/evaluation/test_verify.py::test_the_first_thousand_images_are_attacked_and_no_more",),
     ),
+    Slip("E52", f"{HERE}/attack_run.py", "min(planned.limit, count)", "count", PARTS),
+    Slip(
+        "E53",
+        f"{HERE}/finished_attack.py",
+        "order = np.argsort(np.concatenate(rows))",
+        "order = np.concatenate(rows)",
+        PARTS,
+    ),
+    Slip(
+        "E54",
+        f"{HERE}/finished_attack.py",
+        "sum(part.seconds for part in parts)",
+        "max(part.seconds for part in parts)",
+        PARTS,
+    ),
+    Slip("E55", f"{HERE}/model_diagnosis.py", "CLEARLY_BETTER = 0.1", "CLEARLY_BETTER = 0.05", PARTS),
+    Slip("E56", f"{HERE}/converted_model.py", "accuracy <= of_parent", "accuracy < of_parent", PARTS),
+    Slip(
+        "E57",
+        f"{HERE}/examples.py",
+        "rows, norms = rows[found], result.norm[found]",
+        "rows, norms = found, result.norm[found]",
+        PARTS,
+    ),
+    Slip(
+        "E58",
+        f"{HERE}/images.py",
+        "count >= max_examples",
+        "count > max_examples",
+        PARTS,
+        reason="One batch more is read, and cut off.",
+    ),
+    Slip("E59", f"{HERE}/clean.py", "np.concatenate(kept)[:KEPT]", "np.concatenate(kept)", PARTS),
 )

@@ -108,4 +108,12 @@ SLIPS = (
         'frozenset("\\u202a\\u202b\\u202c\\u202d',
         ("tests/utils/test_printable.py",),
     ),
+    Slip(
+        "U29",
+        f"{HERE}/locks.py",
+        "                (folder / name).unlink()\n            os.close(descriptor)\n",
+        "                os.close(descriptor)\n                (folder / name).unlink()\n",
+        LOCKS,
+    ),
+    Slip("U30", f"{HERE}/files.py", 'for inside in (*new.rglob("*"), new):', "for inside in (new,):", FILES),
 )

@@ -21,6 +21,7 @@ from athe_tf.data.source import chosen_part, part_of
 from athe_tf.data.splits import channel_statistics, held_out_size, hold_out
 from athe_tf.utils.errors import InputError
 from tests.data.jpeg_folder import write_jpeg_folder
+from tests.data.test_part import streamed
 
 NUMBERS = np.arange(20)
 # The first of numpy.random.RandomState(0).permutation(20): 18, 1, 19, 8, 10.
@@ -218,3 +219,9 @@ def test_statistics_are_those_of_all_pixels_of_a_channel():
     # (0 + 0.2 + 0.4 + 1) / 4, and the deviation with n, not n - 1; the empty channel has one level.
     assert mean == pytest.approx((0.4, 0.0)) and std == pytest.approx((0.14**0.5, 1 / 255))
     np.testing.assert_allclose(channel_statistics(images / np.float32(255)), (mean, std), rtol=1e-5)
+
+
+def test_a_streamed_epoch_has_the_order_of_the_first_version(tmp_path):
+    train = streamed(tmp_path)
+    train.window, train.readers = 4, 1
+    assert labels_of(train.stream(3, seed=7, epochs=2)) == [[3, 5, 0], [4, 1, 2], [5, 0, 4], [3, 2, 1]]

@@ -141,3 +141,11 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_folder_afterwards(
     monkeypatch.setattr(files, "sync", synced)
     write_text(tmp_path / "a.txt", "new")
     assert calls == ["file", "replace", "folder"] and (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    calls, sync, replace = [], files.sync, os.replace
+    monkeypatch.setattr(files, "sync", lambda path: calls.append(path.name) or sync(path))
+    monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
+    write_folder(tmp_path / "a", "text")
+    assert calls == ["inside", "file", f"{NEW_FOLDER}a", "replace", tmp_path.name]
