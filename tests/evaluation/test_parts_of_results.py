@@ -36,8 +36,9 @@ def test_an_image_counts_for_the_stage_in_whose_last_round_it_fell():
     assert result.robust_after(result.stages[0]).tolist() == [False, False, False, True, True, True]
     assert result.robust_after(result.stages[1]).tolist() == [False] * 5 + [True]
     assert _accuracy_after_stages(result) == [
-        {"name": "first", "accuracy": 0.5, "seconds": 1.23}, {"name": "second", "accuracy": 1 / 6, "seconds": 5.0}
-    ]  # fmt: skip
+        {"name": "first", "accuracy": 0.5, "seconds": 1.23},
+        {"name": "second", "accuracy": 1 / 6, "seconds": 5.0},
+    ]
     # Those that were attacked when a round began.
     assert [result.survivors(index).tolist() for index in range(4)] == [
         [1, 2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5], [4, 5]
