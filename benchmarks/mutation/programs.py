@@ -291,4 +291,32 @@ SLIPS = (
         '"scale", "margin", "weight_norm", "seed"}',
         ("tests/programs/test_analyze_program.py",),
     ),
+    Slip(
+        "G49",
+        f"{HERE}/run.py",
+        "start_step=progress.epoch * self._steps + progress.step,",
+        "start_step=progress.epoch * self._steps,",
+        (f"{RESUME}::test_a_run_can_be_interrupted_at_any_step",),
+    ),
+    Slip(
+        "G50",
+        f"{HERE}/run.py",
+        "self.progress = load_state(self.workdir.backup, self.trainer)",
+        "load_state(self.workdir.backup, self.trainer)",
+        (f"{RESUME}::test_a_run_can_be_interrupted_at_any_step",),
+    ),
+    Slip(
+        "G51",
+        f"{HERE}/run.py",
+        "                    backup.continue_epoch(self.trainer)\n",
+        "",
+        (f"{RESUME}::test_a_run_can_be_interrupted_at_any_step",),
+    ),
+    Slip(
+        "G52",
+        f"{HERE}/run.py",
+        "config.initial_model is not None and not workdir.backup.exists()",
+        "config.initial_model is not None",
+        ("tests/programs/test_initial_model.py::test_what_resumes_does_not_ask_for_the_model_again",),
+    ),
 )
