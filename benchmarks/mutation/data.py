@@ -3,11 +3,10 @@
 from benchmarks.mutation.slip import Slip
 
 HERE = "athe_tf/data"
-GOLDEN = ("tests/data/test_golden.py",)
+GOLDEN = "tests/data/test_golden.py"
 CORRUPTIONS = "tests/data/test_corruptions.py"
 IMAGES = "tests/data/test_images.py"
 IMAGENET = "tests/data/test_imagenet.py"
-MIXED = ("tests/data/test_mixed.py",)
 NPZ = ("tests/data/test_npz.py",)
 
 SLIPS = (
@@ -16,35 +15,57 @@ SLIPS = (
         f"{HERE}/splits.py",
         "np.random.RandomState(0).permutation(len(images))",
         "np.random.RandomState(1).permutation(len(images))",
-        GOLDEN,
+        (f"{GOLDEN}::test_the_held_out_images_are_those_of_the_first_version",),
     ),
     Slip(
         "D2",
         f"{HERE}/splits.py",
         "held, kept = np.sort(order[:size]), np.sort(order[size:])",
         "held, kept = np.sort(order[-size:]), np.sort(order[:-size])",
-        GOLDEN,
+        (f"{GOLDEN}::test_the_held_out_images_are_those_of_the_first_version",),
     ),
     Slip(
         "D3",
         f"{HERE}/splits.py",
         "min(1000, max(1, train_size // 10), train_size - 1)",
         "min(1000, max(1, train_size // 5), train_size - 1)",
-        GOLDEN,
+        (f"{GOLDEN}::test_a_tenth_is_held_out_and_at_most_a_thousand",),
     ),
     Slip(
-        "D4", f"{HERE}/splits.py", "validation_size < train_size,", "validation_size <= train_size,", GOLDEN
+        "D4",
+        f"{HERE}/splits.py",
+        "validation_size < train_size,",
+        "validation_size <= train_size,",
+        (f"{GOLDEN}::test_as_many_images_as_asked_for_are_held_out_unless_none_would_be_left",),
     ),
     Slip(
         "D5",
         f"{HERE}/corruptions/draws.py",
         "rng.fold(seed, zlib.crc32(name.encode()), severity)",
         "rng.fold(seed, zlib.crc32(name.encode()))",
-        GOLDEN,
+        (f"{GOLDEN}::test_corrupted_images_are_those_of_the_first_version",),
     ),
-    Slip("D6", f"{HERE}/corruptions/draws.py", "self._calls += 1", "self._calls += 0", GOLDEN),
-    Slip("D7", f"{HERE}/corruptions/draws.py", "rng.fold(seed, zlib", "rng.fold(0, zlib", GOLDEN),
-    Slip("D8", f"{HERE}/corruptions/settings.py", "[severity - 1]", "[severity - 2]", GOLDEN),
+    Slip(
+        "D6",
+        f"{HERE}/corruptions/draws.py",
+        "self._calls += 1",
+        "self._calls += 0",
+        (f"{GOLDEN}::test_corrupted_images_are_those_of_the_first_version",),
+    ),
+    Slip(
+        "D7",
+        f"{HERE}/corruptions/draws.py",
+        "rng.fold(seed, zlib",
+        "rng.fold(0, zlib",
+        (f"{GOLDEN}::test_corrupted_images_are_those_of_the_first_version",),
+    ),
+    Slip(
+        "D8",
+        f"{HERE}/corruptions/settings.py",
+        "[severity - 1]",
+        "[severity - 2]",
+        (f"{GOLDEN}::test_corrupted_images_are_those_of_the_first_version",),
+    ),
     Slip(
         "D9",
         f"{HERE}/corruptions/settings.py",
@@ -57,14 +78,14 @@ SLIPS = (
         f"{HERE}/corruptions/settings.py",
         '"contrast": (0.4, 0.3, 0.2, 0.1, 0.05)',
         '"contrast": (0.4, 0.3, 0.2, 0.15, 0.05)',
-        GOLDEN,
+        (f"{GOLDEN}::test_the_constants_of_corruptions_are_the_published_ones",),
     ),
     Slip(
         "D11",
         f"{HERE}/corruptions/apply.py",
         "np.rint(np.clip(images, 0, 1) * 255)",
         "np.floor(np.clip(images, 0, 1) * 255)",
-        GOLDEN,
+        (f"{GOLDEN}::test_images_are_rounded_to_the_nearest_level_and_clipped",),
     ),
     Slip(
         "D12",
@@ -113,17 +134,29 @@ SLIPS = (
         f"{HERE}/corruptions/jpeg_folders.py",
         "np.random.RandomState(0)",
         "np.random.RandomState(1)",
-        GOLDEN,
+        (f"{GOLDEN}::test_the_first_images_of_imagenet_c_are_those_of_the_first_version",),
     ),
-    Slip("D19", f"{HERE}/folder.py", "np.random.RandomState(0)", "np.random.RandomState(1)", GOLDEN),
+    Slip(
+        "D19",
+        f"{HERE}/folder.py",
+        "np.random.RandomState(0)",
+        "np.random.RandomState(1)",
+        (f"{GOLDEN}::test_the_files_of_a_streamed_folder_are_in_the_order_of_the_first_version",),
+    ),
     Slip(
         "D20",
         f"{HERE}/source.py",
         "np.sort(np.random.RandomState(0).permutation(size)[:count])",
         "np.arange(count)",
-        GOLDEN,
+        (f"{GOLDEN}::test_the_part_that_a_recipe_is_tried_on_is_that_of_the_first_version",),
     ),
-    Slip("D21", f"{HERE}/source.py", "key = fold(seed, epoch)", "key = fold(seed, 0)", GOLDEN),
+    Slip(
+        "D21",
+        f"{HERE}/source.py",
+        "key = fold(seed, epoch)",
+        "key = fold(seed, 0)",
+        (f"{GOLDEN}::test_an_epoch_has_the_order_of_the_first_version",),
+    ),
     Slip(
         "D22",
         f"{HERE}/source.py",
@@ -132,7 +165,11 @@ SLIPS = (
         (f"{IMAGES}::test_a_stream_started_anywhere_equals_the_uninterrupted_one",),
     ),
     Slip(
-        "D23", f"{HERE}/source.py", "batch[index * size : (index + 1) * size]", "batch[index::count]", GOLDEN
+        "D23",
+        f"{HERE}/source.py",
+        "batch[index * size : (index + 1) * size]",
+        "batch[index::count]",
+        (f"{GOLDEN}::test_the_parts_of_a_batch_are_its_rows_in_order",),
     ),
     Slip(
         "D24",
@@ -141,8 +178,20 @@ SLIPS = (
         "epochs * steps",
         (f"{IMAGES}::test_stream_that_starts_after_its_end_is_empty",),
     ),
-    Slip("D25", f"{HERE}/augment.py", "_CROP, _FLIP = 1, 2", "_CROP, _FLIP = 2, 1", GOLDEN),
-    Slip("D26", f"{HERE}/augment.py", "2 * padding + 1, stream=_CROP", "2 * padding, stream=_CROP", GOLDEN),
+    Slip(
+        "D25",
+        f"{HERE}/augment.py",
+        "_CROP, _FLIP = 1, 2",
+        "_CROP, _FLIP = 2, 1",
+        (f"{GOLDEN}::test_augmentations_are_those_of_the_first_version",),
+    ),
+    Slip(
+        "D26",
+        f"{HERE}/augment.py",
+        "2 * padding + 1, stream=_CROP",
+        "2 * padding, stream=_CROP",
+        (f"{GOLDEN}::test_augmentations_are_those_of_the_first_version",),
+    ),
     Slip(
         "D27",
         f"{HERE}/augment.py",
@@ -155,25 +204,35 @@ SLIPS = (
         f"{HERE}/random_resized_crop.py",
         "scale: tuple[float, float] = (0.08, 1.0)",
         "scale: tuple[float, float] = (0.8, 1.0)",
-        GOLDEN,
+        (f"{GOLDEN}::test_the_boxes_of_random_crops_are_those_of_the_first_version",),
     ),
     Slip(
         "D29",
         f"{HERE}/random_resized_crop.py",
         "tf.sqrt(area / ratio)), tf.round(tf.sqrt(area * ratio))",
         "tf.sqrt(area * ratio)), tf.round(tf.sqrt(area / ratio))",
-        GOLDEN,
+        (f"{GOLDEN}::test_the_boxes_of_random_crops_are_those_of_the_first_version",),
     ),
     Slip(
-        "D30", f"{HERE}/mixed.py", "(self.extra, few, fold(seed, _EXTRA))", "(self.extra, few, seed)", GOLDEN
+        "D30",
+        f"{HERE}/mixed.py",
+        "(self.extra, few, fold(seed, _EXTRA))",
+        "(self.extra, few, seed)",
+        (f"{GOLDEN}::test_a_mixed_epoch_has_the_order_of_the_first_version",),
     ),
-    Slip("D31", f"{HERE}/mixed.py", "places = [(index + 0.5) / many", "places = [index / many", MIXED),
+    Slip(
+        "D31",
+        f"{HERE}/mixed.py",
+        "places = [(index + 0.5) / many",
+        "places = [index / many",
+        (f"{GOLDEN}::test_a_mixed_epoch_has_the_order_of_the_first_version",),
+    ),
     Slip(
         "D32",
         f"{HERE}/resize.py",
         "corner = tf.round(tf.cast(resized - crop_size, tf.float32) / 2)",
         "corner = tf.floor(tf.cast(resized - crop_size, tf.float32) / 2)",
-        (f"{IMAGENET}::test_evaluation_resizes_the_shorter_side_and_crops_the_center",),
+        (f"{GOLDEN}::test_the_corner_of_a_central_crop_is_rounded_half_to_even",),
     ),
     Slip(
         "D33",
@@ -202,7 +261,7 @@ SLIPS = (
         f"{HERE}/splits.py",
         "std = np.maximum(np.sqrt(variance), 1 / 255)",
         "std = np.sqrt(variance)",
-        GOLDEN,
+        (f"{GOLDEN}::test_statistics_are_those_of_all_pixels_of_a_channel",),
     ),
     Slip(
         "D38",
@@ -211,5 +270,11 @@ SLIPS = (
         'f"train[:-{held}]", "validation": f"train[-{held}:]"',
         ("tests/data/test_tfds.py::test_the_first_streamed_images_are_held_out",),
     ),
-    Slip("D39", f"{HERE}/streamed.py", "_FILES, _WINDOW = 0, 3", "_FILES, _WINDOW = 0, 2", GOLDEN),
+    Slip(
+        "D39",
+        f"{HERE}/streamed.py",
+        "_FILES, _WINDOW = 0, 3",
+        "_FILES, _WINDOW = 0, 2",
+        (f"{GOLDEN}::test_a_streamed_epoch_has_the_order_of_the_first_version",),
+    ),
 )

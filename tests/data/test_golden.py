@@ -17,6 +17,7 @@ from athe_tf.data.corruptions import settings
 from athe_tf.data.corruptions.draws import Draws
 from athe_tf.data.corruptions.jpeg_folders import JpegFolders
 from athe_tf.data.random_resized_crop import RandomResizedCrop
+from athe_tf.data.resize import resize_and_center_crop
 from athe_tf.data.source import chosen_part, part_of
 from athe_tf.data.splits import channel_statistics, held_out_size, hold_out
 from athe_tf.utils.errors import InputError
@@ -225,3 +226,11 @@ def test_a_streamed_epoch_has_the_order_of_the_first_version(tmp_path):
     train = streamed(tmp_path)
     train.window, train.readers = 4, 1
     assert labels_of(train.stream(3, seed=7, epochs=2)) == [[3, 5, 0], [4, 1, 2], [5, 0, 4], [3, 2, 1]]
+
+
+# Half to even, as Python's `round` in torchvision: 0.5 is 0, 1.5 is 2, 2.5 is 2.
+@pytest.mark.parametrize("crop, corner", [(8, 0), (7, 0), (6, 1), (5, 2), (4, 2), (3, 2)])
+def test_the_corner_of_a_central_crop_is_rounded_half_to_even(crop, corner):
+    image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
+    found = resize_and_center_crop(tf.constant(image), 8, crop).numpy()
+    np.testing.assert_array_equal(found, image[corner : corner + crop, corner : corner + crop])
