@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import CosineDense, InputError, MarginCrossentropy
-from athe_tf.losses import kl_divergence, margin_crossentropy, prediction_crossentropy
+from athe_tf.losses import kl_divergence, logit_pairing, margin_crossentropy, prediction_crossentropy
 
 # log(1 + (L-1) exp(-s (L/(L-1) - m))): the least loss that unit vectors allow (NormFace's bound),
 # reached by the simplex. Values of spec/training.md 2.4.
@@ -94,6 +94,30 @@ def test_kl_and_its_gradients_are_finite_when_the_softmax_underflows():
         value = tf.reduce_sum(kl_divergence(reference, logits))
     assert float(value) == 1000.0
     assert all(np.isfinite(g).all() for g in tape.gradient(value, [reference, logits]))
+
+
+def test_pairing_is_the_mean_square_or_the_length_of_the_difference():
+    one, other = np.random.default_rng(5).normal(size=(2, 6, 5))
+    difference = one - other
+    np.testing.assert_allclose(logit_pairing(one, other), (difference**2).mean(1), rtol=1e-12)
+    np.testing.assert_allclose(
+        logit_pairing(one, other, "l2"), np.linalg.norm(difference, axis=1), rtol=1e-12
+    )
+
+
+def test_pairing_equal_predictions_has_a_finite_gradient():
+    one = tf.constant([[1.0, 2.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(one)
+        value = logit_pairing(one, tf.constant([[1.0, 2.0]]), "l2")
+    np.testing.assert_array_equal(tape.gradient(value, one), [[0.0, 0.0]])
+
+
+def test_defaults_are_those_of_the_paper():
+    loss = MarginCrossentropy()
+    assert (loss.margin, loss.scale, loss.label_smoothing, loss.form) == (0.2, 15.0, 0.0, "cosine")
+    # Smoothing 0 is allowed, and 1 would leave nothing of the label.
+    assert MarginCrossentropy(0.0, label_smoothing=0.999).margin == 0.0
 
 
 def test_loss_round_trips_through_its_config():

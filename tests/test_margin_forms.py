@@ -221,6 +221,22 @@ def test_a_head_that_does_not_fit_is_refused(head, kwargs, message):
         MarginCrossentropy.for_head(head, **kwargs)
 
 
+@pytest.mark.parametrize("kwargs", [{"normalize_features": False}, {"normalize_weights": False}])
+def test_the_arc_of_logits_that_are_no_cosines_is_refused_when_it_is_called(kwargs):
+    logits = CosineDense(CLASSES, **kwargs)(X)
+    with pytest.raises(InputError, match="not normalized on both sides"):
+        MarginCrossentropy(0.2, form="arc")(Y, logits)
+
+
+def test_scales_that_differ_by_a_percent_are_different():
+    with pytest.raises(InputError, match="Expected: scale=15, .* Received: scale=15.15"):
+        MarginCrossentropy(0.2, 15.15)(Y, CosineDense(CLASSES)(X))
+
+
+def test_an_arc_of_exactly_pi_is_allowed():
+    assert MarginCrossentropy(np.pi, form="arc").margin == np.pi
+
+
 PROGRAMS = {
     "graph": ({}, {}),
     "xla": ({"jit_compile": True}, {}),

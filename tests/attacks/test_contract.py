@@ -87,11 +87,21 @@ class Case:
         self.passes.assign_add(tf.cast(tf.shape(x)[0], tf.int64))
         return function(x)
 
-    def run(self, attack, batch_size=9, **kwargs):
+    def run(self, attack, batch_size=9, images=None, **kwargs):
         """`(result, forward passes)`."""
         self.passes.assign(0)
-        result = attack.run(self.victim, self.x, self.y, seed=3, batch_size=batch_size, **kwargs)
+        x, y = (self.x, self.y) if images is None else images
+        result = attack.run(self.victim, x, y, seed=3, batch_size=batch_size, **kwargs)
         return result, int(self.passes.numpy())
+
+    def robust_images(self):
+        """Images, with their labels, that no perturbation within epsilon changes the prediction of."""
+        kernel = self.model.layers[-1].get_weights()[0]
+        labels = np.arange(9) % CLASSES
+        x = 0.5 + 0.45 * np.sign(kernel[:, labels] - kernel.mean(1, keepdims=True)).T
+        x = x.reshape(9, *SHAPE).astype("float32")
+        np.testing.assert_array_equal(predictions(self.model, x), labels)
+        return x, labels.astype("int32")
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +172,71 @@ def test_its_rounds_cost_no_more_than_announced(attack, case):
         taken = np.clip(result.rounds - stage.first, 0, stage.rounds)
         allowed += taken * member.round_passes(case.victim)
     assert (result.passes <= allowed).all()
+
+
+def passes_announced(attack, victim, images):
+    """What an attack says that it takes in all for an image that withstands it."""
+    checks = CHECK_QUERIES + 1 if isinstance(attack, Cascade) else 0
+    announced = 1.0 + checks
+    for member in attack.cascade(victim):
+        announced += member.prepare(victim, *images, 9) + member.rounds(victim) * member.round_passes(victim)
+    return announced
+
+
+# These leave an image early: their steps, searches or stages end where they make no progress.
+MAY_END_EARLY = {"cr", "swift", "deepfool", "cw-l2", "zoo"}
+# How many passes more than they take these announce.
+EXCESS = {
+    "square": 1,
+    "rays": 1,
+    "epsilon-search": 1,
+    "autoattack": 1,
+    "autoattack-plus": 1,
+    "autoattack-rand": 2 * 19,
+    "autoattack-lite": 1,
+    "autoattack-smoke": 1,
+}
+
+
+def test_a_robust_image_costs_exactly_what_was_announced(attack, case):
+    if attack.name in MAY_END_EARLY:
+        pytest.skip("It may end early.")
+    if attack.name == "spatial":
+        pytest.skip("No ball bounds its moves: see below.")
+    images = case.robust_images()
+    result, _ = case.run(attack, images=images)
+    assert not result.success.any()
+    announced = passes_announced(attack, case.victim, images)
+    np.testing.assert_array_equal(announced - result.passes, EXCESS.get(attack.name, 0))
+
+
+# Settings that change the cost: `(norm, arguments, announced minus taken)`.
+COSTS = {
+    "pgd-2x3": ("linf", {"loss": "kl"}, 0),
+    "bim-3": ("l2", {"select": "last"}, 0),
+    "apgd-ce-2x2": ("linf", {"loss": "kl"}, 0),
+    "apgd-ce-3": ("linf", {"eot_samples": 4}, 3),
+    "apgd-ce-10": ("l1", {"larger_epsilon": True}, -2),
+    "apgd-t-2x2": ("l2", {"n_targets": 2}, 0),
+    "fab-3x2": ("linf", {"reuse_passes": True}, 0),
+    "fab-t-2": ("l1", {"n_targets": 3, "reuse_passes": True}, 0),
+    "fab-2": ("l2", {"clip_to_epsilon": True}, 0),
+    "square-5x2": ("l2", {}, 2),
+    "nes-2": ("l2", {"samples": 5}, 0),
+    "spatial-3": ("linf", {"rotation": 0.0, "translation": 0.0}, 4),
+    "spatial": ("linf", {"rotation": 0.0, "translation": 0.0, "grid": (1, 2, 3)}, -3),
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_settings_that_cost_passes_are_announced(name, case):
+    norm, arguments, difference = COSTS[name]
+    attack = attacks.get(name, epsilon=EPSILON, norm=norm, **arguments)
+    images = case.robust_images()
+    result, _ = case.run(attack, images=images)
+    assert not result.success.any()
+    announced = passes_announced(attack, case.victim, images)
+    np.testing.assert_array_equal(announced - result.passes, difference)
 
 
 def test_its_repr_makes_it_again(attack):

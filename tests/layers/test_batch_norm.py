@@ -218,6 +218,29 @@ def test_config_round_trips_and_other_axes_are_refused():
         BatchNorm(axis=1)
 
 
+def test_defaults_are_those_of_pytorch():
+    layer = BatchNorm()
+    assert (layer.momentum, layer.epsilon, layer.synchronized) == (0.9, 1e-5, False)
+
+
+def test_a_capture_without_update_leaves_the_moving_statistics_alone():
+    layer, x = layer_with_weights(), images()
+    before = moving(layer)
+    with capture_batch_statistics(update=False) as statistics:
+        layer(x, training=True)
+    np.testing.assert_array_equal(moving(layer), before)
+    np.testing.assert_allclose(statistics[layer][0], x.mean((0, 1, 2)), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_value_per_channel_has_a_variance_of_zero(dtype):
+    layer = BatchNorm(dtype=dtype)
+    np.testing.assert_array_equal(
+        layer(np.full((1, 1, 1, 2), 3.0, dtype), training=True), np.zeros((1, 1, 1, 2))
+    )
+    np.testing.assert_allclose(layer.moving_variance, [0.9, 0.9], rtol=1e-6)
+
+
 def test_foreign_batch_norms_are_found_in_nested_models():
     inner = keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(name="theirs"), BatchNorm()])
     assert [layer.name for layer in foreign_batch_norms(keras.Sequential([inner]))] == ["theirs"]

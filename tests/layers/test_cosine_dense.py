@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import CosineDense, InputError
+from athe_tf.layers.cosine_dense import unit_vectors
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(6, 5)).astype("float32")
@@ -96,6 +97,50 @@ def test_straight_through_gradient_is_the_gradient_at_the_unit_weight():
     plain = built(scale=3.0)
     plain.kernel.assign(layer.kernel)
     np.testing.assert_array_equal(layer(FEATURES), plain(FEATURES))
+
+
+def test_project_has_the_euclidean_gradient_of_a_unit_kernel():
+    upstream = RNG.normal(size=(6, 4)).astype("float32")
+    layer = built(scale=3.0, weight_norm="project")
+    unit_features = FEATURES / np.linalg.norm(FEATURES, axis=1, keepdims=True)
+    expected = 3.0 * unit_features.T.astype("float64") @ upstream
+    gradient = weight_gradient(layer, upstream)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
+    radial = (layer.kernel.numpy() * gradient).sum(axis=0)
+    assert abs(radial).min() > 0.01, "a gradient through W / ||W|| would have no radial part"
+
+
+def test_a_zero_vector_has_a_zero_gradient():
+    x = tf.zeros([1, 5])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = tf.reduce_sum(unit_vectors(x, axis=-1))
+    np.testing.assert_array_equal(tape.gradient(value, x), np.zeros([1, 5]))
+    tiny = tf.constant([[3e-12, 4e-12]])  # just above the 1e-12 of PyTorch's `normalize`
+    np.testing.assert_allclose(unit_vectors(tiny, axis=-1), [[0.6, 0.8]], rtol=1e-5)
+    np.testing.assert_array_equal(unit_vectors(0.1 * tiny, axis=-1), [[0.0, 0.0]])
+
+
+def test_angles_end_a_millionth_of_the_cosine_before_0_and_pi():
+    layer = CosineDense(2, scale=1.0, angular=True, dtype="float64")
+    layer.build((None, 2))
+    layer.kernel.assign([[1.0, -1.0], [0.0, 0.0]])
+    np.testing.assert_allclose(layer(np.array([[1.0, 0.0]])), [-np.arccos([1 - 1e-6, -1 + 1e-6])], rtol=1e-9)
+
+
+def test_defaults_are_those_of_the_paper_and_of_pytorch():
+    layer = CosineDense(300)
+    layer.build((None, 25))
+    kernel = layer.kernel.numpy()
+    assert (layer.scale, layer.weight_norm, layer.angular, layer.sub_centers) == (
+        15.0,
+        "differentiable",
+        False,
+        1,
+    )
+    # Uniform in +-1/sqrt(25): the largest of 7,500 is close to the bound.
+    assert 0.199 < abs(kernel).max() <= 0.2
+    np.testing.assert_allclose(kernel.std(), 0.2 / np.sqrt(3), rtol=0.03)
 
 
 def test_project_keeps_unit_norms_after_build_and_after_every_update():
