@@ -5,8 +5,8 @@ from benchmarks.mutation.slip import Slip
 HERE = "athe_tf/programs"
 HAND = ("tests/programs/test_by_hand.py",)
 BUILD = ("tests/programs/test_build_objects.py",)
-CONFIGS = ("tests/programs/test_configs.py",)
-WORKDIR = ("tests/programs/test_workdir.py",)
+CONFIGS = "tests/programs/test_configs.py"
+WORKDIR = "tests/programs/test_workdir.py"
 REPRODUCE = "tests/programs/test_reproduce.py"
 RESUME = "tests/programs/test_resume.py"
 FAILURES = "tests/programs/test_failures.py::test_each_kind_of_error_has_its_code_and_its_remedy"
@@ -41,7 +41,7 @@ SLIPS = (
         f"{HERE}/config/train.py",
         "(*(int(reset) for reset in self.lr_resets), self.epochs)",
         "(*(int(reset) for reset in self.lr_resets),)",
-        CONFIGS,
+        (f"{CONFIGS}::test_periods_end_at_the_resets_and_at_the_end",),
     ),
     Slip(
         "G7",
@@ -64,13 +64,19 @@ SLIPS = (
         "settings |= {}",
         HAND,
     ),
-    Slip("G10", f"{HERE}/config/rules.py", '"arc": ("he",)', '"arc": ("he", "mhe")', CONFIGS),
+    Slip(
+        "G10",
+        f"{HERE}/config/rules.py",
+        '"arc": ("he",)',
+        '"arc": ("he", "mhe")',
+        (f"{CONFIGS}::test_a_bad_combination_is_refused_with_a_remedy",),
+    ),
     Slip(
         "G11",
         f"{HERE}/config/rules.py",
         "reset < config.epochs for reset",
         "reset <= config.epochs for reset",
-        CONFIGS,
+        (f"{CONFIGS}::test_a_bad_combination_is_refused_with_a_remedy",),
     ),
     Slip(
         "G12",
@@ -86,24 +92,28 @@ SLIPS = (
         f"{HERE}/workdir.py",
         "differences(self.read_config(config.framework), config)",
         "differences(config, config)",
-        WORKDIR,
+        (f"{WORKDIR}::test_a_changed_option_is_another_run",),
     ),
     Slip(
         "G16",
         f"{HERE}/workdir.py",
         "        with locked(self.folder):\n            sweep(",
         "        with contextlib.nullcontext():\n            sweep(",
-        WORKDIR,
+        (f"{WORKDIR}::test_a_second_run_in_the_same_folder_is_refused",),
     ),
     Slip(
         "G17",
         f"{HERE}/run_identity.py",
         "not (name == INITIAL_MODEL and name not in ours)",
         "name != INITIAL_MODEL",
-        HAND,
+        (f"{RESUME}::test_a_backup_is_resumed_only_with_what_it_was_made_with",),
     ),
     Slip(
-        "G18", f"{HERE}/run_identity.py", "stored.keys() | ours.keys()", "stored.keys() & ours.keys()", HAND
+        "G18",
+        f"{HERE}/run_identity.py",
+        "stored.keys() | ours.keys()",
+        "stored.keys() & ours.keys()",
+        (f"{RESUME}::test_a_backup_is_resumed_only_with_what_it_was_made_with",),
     ),
     Slip(
         "G19",

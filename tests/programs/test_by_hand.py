@@ -20,7 +20,6 @@ from athe_tf.programs.reproduce_cost import SPEEDS, RunCost
 from athe_tf.programs.reproduce_measures import minutes
 from athe_tf.programs.reproduce_presets import PRESETS, shortened
 from athe_tf.programs.reproduce_statistics import flags_of, mean_interval, paired_interval
-from athe_tf.programs.run_identity import check_identity
 from athe_tf.programs.shard_folder import ShardFolder, found_shards
 from athe_tf.programs.workdir import Workdir, default_workdir, find_model, flagfile, run_of
 from athe_tf.utils.errors import InputError
@@ -140,23 +139,6 @@ def test_a_number_in_a_file_is_read_as_the_same_number(value):
     numerator, _, denominator = exact_number(value).partition("/")
     assert float(numerator) / float(denominator or 1) == value
     assert flag_text((value, True)) == f"{exact_number(value)},true"
-
-
-STORED = {"version of athe_tf": "1", "training images": "64", "initial model": "abc"}
-
-
-def test_a_backup_is_resumed_only_with_what_it_was_made_with():
-    check_identity(STORED, dict(STORED), "run")
-    # The initial model is not needed any more; another one would be a mistake.
-    check_identity(STORED, {name: STORED[name] for name in STORED if name != "initial model"}, "run")
-    changes = ({"version of athe_tf": "2"}, {"training images": "63"}, {"initial model": "abd"})
-    for change in (*changes, {"validation images": "8"}):
-        ((name, value),) = change.items()
-        message = rf"{name}: {value} \(in the backup: {STORED.get(name, 'none')}\)"
-        with pytest.raises(InputError, match=message):
-            check_identity(STORED, STORED | change, "run")
-    with pytest.raises(InputError, match="differences on another worker"):
-        check_identity(STORED, dict(STORED), "run", stop=lambda changed: True)
 
 
 def test_an_analysis_is_kept_as_long_as_nothing_it_depends_on_changes(tmp_path):

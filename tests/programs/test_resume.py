@@ -16,7 +16,7 @@ from athe_tf.programs.callbacks import BestKeeper
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run import train
-from athe_tf.programs.run_identity import run_identity
+from athe_tf.programs.run_identity import check_identity, run_identity
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.train import action
 from athe_tf.programs.workdir import Workdir, flagfile
@@ -367,6 +367,23 @@ def test_an_initial_model_that_was_replaced_is_noticed(tmp_path):
     net.save(file)
     after = run_identity(config, tiny_splits())
     assert {name for name in before if before[name] != after[name]} == {"initial model"}
+
+
+STORED = {"version of athe_tf": "1", "training images": "64", "initial model": "abc"}
+
+
+def test_a_backup_is_resumed_only_with_what_it_was_made_with():
+    check_identity(STORED, dict(STORED), "run")
+    # The initial model is not needed any more; another one would be a mistake.
+    check_identity(STORED, {name: STORED[name] for name in STORED if name != "initial model"}, "run")
+    changes = ({"version of athe_tf": "2"}, {"training images": "63"}, {"initial model": "abd"})
+    for change in (*changes, {"validation images": "8"}):
+        ((name, value),) = change.items()
+        message = rf"{name}: {value} \(in the backup: {STORED.get(name, 'none')}\)"
+        with pytest.raises(InputError, match=message):
+            check_identity(STORED, STORED | change, "run")
+    with pytest.raises(InputError, match="differences on another worker"):
+        check_identity(STORED, dict(STORED), "run", stop=lambda changed: True)
 
 
 def test_a_backup_with_variables_of_other_names_or_types_is_refused(tmp_path):
