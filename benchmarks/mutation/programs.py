@@ -169,8 +169,8 @@ SLIPS = (
     Slip(
         "G28",
         f"{HERE}/sharded.py",
-        "if sign is not None and sign != signs.get(name):",
-        "if sign is not None:",
+        "name in signs, config.worker_timeout)",
+        "name not in signs, config.worker_timeout)",
         ("tests/programs/test_sharded.py::test_workers_wait_for_signs_of_life",),
     ),
     Slip(

@@ -299,12 +299,14 @@ def test_the_best_epoch_is_by_robust_accuracy_or_by_clean_accuracy_where_nothing
 def test_state_round_trips_every_variable(tmp_path):
     trainer = train_tiny(settings("trades", tmp_path / "run", epochs=1))
     save_state(tmp_path / "s.npz", trainer, RunProgress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))
-    kept = [np.asarray(v).copy() for v in (*trainer.variables, *trainer.optimizer.variables)]
-    for variable in trainer.net.trainable_variables:
-        variable.assign(np.zeros(variable.shape))
+    metrics = [variable for metric in trainer.metrics for variable in metric.variables]
+    everything = {id(v): v for v in (*trainer.variables, *trainer.optimizer.variables, *metrics)}.values()
+    kept = [np.asarray(v).copy() for v in everything]
+    for variable in everything:
+        variable.assign(np.asarray(variable) + np.ones([], np.asarray(variable).dtype))
     progress = load_state(tmp_path / "s.npz", trainer)
     assert (progress.epoch, progress.step, progress.best) == (3, 2, 0.5)
-    assert_equal_weights(kept, [np.asarray(v) for v in (*trainer.variables, *trainer.optimizer.variables)])
+    assert_equal_weights(kept, [np.asarray(v) for v in everything])
 
 
 @pytest.fixture(scope="module")
