@@ -248,7 +248,7 @@ SLIPS = (
         "G40",
         f"{HERE}/cost_estimate.py",
         "return min(times[1:])",
-        "return min(times)",
+        "return max(times)",
         ("tests/programs/test_cost_estimate.py",),
     ),
     Slip(
@@ -299,7 +299,7 @@ SLIPS = (
         f"{HERE}/training_runs.py",
         '"scale", "margin", "weight_norm"}',
         '"scale", "margin", "weight_norm", "seed"}',
-        ("tests/programs/test_analyze_program.py",),
+        ("tests/programs/test_analyze_program.py::test_heads_are_compared_under_the_same_settings",),
     ),
     Slip(
         "G49",

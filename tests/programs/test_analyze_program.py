@@ -58,6 +58,18 @@ def test_runs_that_differ_in_more_than_steps_are_refused(tmp_path):
         runs_by_steps(folders)
 
 
+@pytest.mark.parametrize("name, value", [("seed", 1), ("epochs", 4), ("epsilon", 0.1)])
+def test_heads_are_compared_under_the_same_settings(name, value, tmp_path):
+    """Only head, scale, margin and weight normalization may differ between the two lines of the picture."""
+    plain = [run_config(tmp_path / f"a{steps}", steps=steps) for steps in (1, 2)]
+    allowed = {"head": "he", "scale": 10.0, "margin": 0.2, "weight_norm": "project"}
+    he = [run_config(tmp_path / f"b{steps}", steps=steps, **allowed) for steps in (1, 2)]
+    assert set(runs_by_steps([*plain, *he])) == {"linear", "he"}
+    other = [run_config(tmp_path / f"c{steps}", steps=steps, **allowed, **{name: value}) for steps in (1, 2)]
+    with pytest.raises(InputError, match=f"differ in: {name}"):
+        runs_by_steps([*plain, *other])
+
+
 def test_runs_with_the_same_steps_are_refused(tmp_path):
     with pytest.raises(InputError, match="steps of its own"):
         runs_by_steps([run_config(tmp_path / "a"), run_config(tmp_path / "b")])
