@@ -74,7 +74,7 @@ SLIPS = (
         f"{HERE}/convertible.py",
         "isinstance(layer, keras.layers.Normalization):\n        return []",
         "False:\n        return []",
-        (f"{CONVERTED}::test_the_copy_for_converters_computes_the_same_logits",),
+        (f"{CONVERTED}::test_a_normalization_that_was_adapted_is_converted",),
     ),
     Slip(
         "S14",
@@ -82,7 +82,6 @@ SLIPS = (
         "        with safe_mode():\n            return",
         "        if True:\n            return",
         (f"{FILES}::test_a_lambda_layer_is_refused_and_not_run",),
-        reason="Keras checks `safe_mode=True` again, so that the scope only matters for other versions.",
     ),
     Slip(
         "S15",
@@ -97,13 +96,5 @@ SLIPS = (
         '("clean", "pgd-20", "worst_case")',
         '("clean", "worst_case", "pgd-20")',
         CARDS,
-    ),
-    Slip(
-        "S17",
-        "athe_tf/zoo/cards.py",
-        "sorted(path.stem for path in",
-        "list(path.stem for path in",
-        CARDS,
-        reason="The file system happens to list the files in order.",
     ),
 )
