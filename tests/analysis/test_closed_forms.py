@@ -54,7 +54,7 @@ def biased(factors):
     model = linear_model(classes=3)
     kernel, _ = model.layers[-1].get_weights()
     kernel -= kernel.mean(axis=0)  # so that gray images have no class
-    bias = np.array([0.02, -0.02, 0.0])
+    bias = np.array([0.3, -0.3, 0.0])
     model.layers[-1].set_weights([kernel / np.linalg.norm(kernel, axis=0) * factors, bias])
     return model
 
@@ -160,12 +160,12 @@ def test_the_largest_eigenvalues_are_the_most_positive_ones():
 
 def test_perturbations_are_shown_around_gray_each_at_its_own_scale():
     clean = np.full((2, 1, 2, 1), 0.5)
-    adversarial = clean + np.array([[0.1, -0.05], [0.0, 0.0]]).reshape(2, 1, 2, 1)
+    adversarial = clean + np.array([[0.1, -0.05], [0.02, -0.02]]).reshape(2, 1, 2, 1)
     shown = Perturbations(
         **facts(), clean=clean, adversarial=adversarial, labels=np.array([0, 1]), predicted=np.array([1, 1]),
         class_names=("a", "b"),
     )  # fmt: skip
-    np.testing.assert_allclose(shown.normalized[..., 0], [[[1.0, 0.25]], [[0.5, 0.5]]])
+    np.testing.assert_allclose(shown.normalized[..., 0], [[[1.0, 0.25]], [[1.0, 0.0]]])
     assert shown.key_numbers == {"misclassified after the attack": 1.0}
 
 
