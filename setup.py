@@ -26,9 +26,10 @@ class BuildWithRecipes(build_py):
         if self.editable_mode:
             return
         recipes = pathlib.Path(self.build_lib, "athe_tf", "recipes")
-        recipes.mkdir(parents=True, exist_ok=True)
-        for path in HERE.glob("configs/*"):
-            self.copy_file(str(path), str(recipes / path.name))
+        for path in HERE.glob("configs/**/*.*"):
+            place = recipes / path.relative_to(HERE / "configs")
+            self.mkpath(str(place.parent))
+            self.copy_file(str(path), str(place))
 
 
 setup(
@@ -60,7 +61,8 @@ setup(
     package_data={
         "": ["*.pyi", "py.typed"],
         "athe_tf.data": ["files/*"],
-        "athe_tf.report": ["style.css", "schemas/*.json"],
+        "athe_tf.drawing": ["style.css"],
+        "athe_tf.report": ["schemas/*.json"],
         "athe_tf.zoo": ["files/*"],
     },
     install_requires=[
@@ -73,15 +75,18 @@ setup(
         "absl-py>=2.1",
         "jsonschema>=4.18",
         "lazy_loader>=0.6",
+        "ml_dtypes>=0.4",  # bfloat16 in NumPy arrays; TensorFlow brings it
         "numpy>=1.26",
+        "Pillow>=10",
+        "psutil>=5.9",
         "scipy>=1.11.1",
-        # Independent attacks to check ours against; imported only when asked for.
+        # Independent attacks to check ours against; imported only when asked for. It brings matplotlib.
         "cleverhans>=4.0",
     ],
     extras_require={
         "crosscheck": ["foolbox>=3.3.4", "adversarial-robustness-toolbox>=1.20", "multiprocess"],
-        # Checkpoints of torch.save; older versions can be made to execute code from them.
-        "torch": ["torch>=2.6"],
+        # Checkpoints of torch.save, older versions of which can be made to execute code; .safetensors files.
+        "torch": ["torch>=2.6", "safetensors>=0.5"],
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "tf2onnx>=1.16.1"],
         "litert": ["ai-edge-litert>=2.0"],
         # Some benchmarks and comparisons also use PyTorch, if it is installed; see docs/attacks.md.
@@ -91,6 +96,7 @@ setup(
             "ruff>=0.6",
             "mypy>=1.11",
             "import-linter>=2",
+            "safetensors>=0.5",  # so that its files are tested without PyTorch
         ],
         # Pictures of athe_tf.analysis; imported only when something is drawn.
         "analysis": ["matplotlib>=3.8"],

@@ -1,6 +1,7 @@
 from . import (
     analysis,
     attacks,
+    conversion,
     data,
     distribution,
     evaluation,
@@ -8,17 +9,18 @@ from . import (
     losses,
     models,
     report,
+    results,
     saving,
     threat,
     training,
     zoo,
 )
-from .attacks.engine.victim import victim
 from .evaluation.evaluator import evaluate
 from .layers.batch_norm import BatchNorm
 from .layers.cosine_dense import CosineDense
 from .losses import MarginCrossentropy
 from .saving.keras_file import load_model
+from .saving.opening import victim
 from .saving.saved_model import export
 from .utils.errors import InputError
 from .version import __version__
@@ -31,6 +33,7 @@ __all__ = [
     "__version__",
     "analysis",
     "attacks",
+    "conversion",
     "data",
     "distribution",
     "evaluate",
@@ -41,6 +44,7 @@ __all__ = [
     "losses",
     "models",
     "report",
+    "results",
     "saving",
     "threat",
     "training",

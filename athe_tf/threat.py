@@ -36,7 +36,11 @@ def flat(x):
 
 
 def nearest_level(x):
-    """Pixels of [0, 1] as whole numbers from 0 to 255, as PNG stores them."""
+    """Pixels of [0, 1] as whole numbers from 0 to 255, as PNG stores them.
+
+    Halves are rounded up: unlike rounding to even, that commutes with a move by whole levels, so that two
+    images whose difference is a whole number of levels keep it.
+    """
     return tf.floor(LEVELS * x + 0.5)
 
 

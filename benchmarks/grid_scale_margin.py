@@ -16,6 +16,8 @@ import pathlib
 import subprocess
 import sys
 
+from athe_tf.programs.recipes import with_recipes
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAPER_DATASET = "cifar10"
 
@@ -28,8 +30,8 @@ def table():
 
 def setting(config, name):
     """The value of a flag in a config."""
-    lines = (ROOT / config).read_text().splitlines()
-    return next(line.partition("=")[2] for line in lines if line.startswith(f"--{name}="))
+    lines = with_recipes([f"--flagfile={ROOT / config}"])
+    return [line.partition("=")[2] for line in lines if line.startswith(f"--{name}=")][-1]
 
 
 def commands(config, folder, row, flags):

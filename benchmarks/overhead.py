@@ -17,7 +17,8 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks
-from athe_tf.attacks.engine.parallel import map_batches, stream_count
+from athe_tf.attacks.engine.driver import map_batches
+from athe_tf.attacks.engine.parallel import stream_count
 from athe_tf.programs.workdir import find_model
 from athe_tf.saving.keras_file import load_model
 
@@ -48,7 +49,7 @@ def plain_gradient(net, x, y, batch_size: int):
             result = gradient(*batch)
         return result.numpy()
 
-    return lambda: list(map_batches(many, batches))
+    return lambda: list(map_batches([many] * stream_count(), batches))
 
 
 def measure(net, x, y, batch_size: int, names: list[str], repeats: int) -> list[tuple]:

@@ -7,15 +7,17 @@ python -m benchmarks.results_tables --write   # puts them into the two pages
 import argparse
 import dataclasses
 import json
+import math
 import pathlib
 import re
 import statistics
 
 import numpy as np
 
-from athe_tf.evaluation.intervals import interval_of
 from athe_tf.models.names import HEAD_MARGINS
-from athe_tf.programs.reproduce_statistics import flags_of, mean_interval, paired_interval
+from athe_tf.results.intervals import Z95, interval_of, mean_interval
+from athe_tf.results.result import Result
+from athe_tf.utils.errors import check
 
 ROOT = pathlib.Path(__file__).parents[1]
 RUNS = ROOT / "results" / "cifar10_mini"
@@ -76,10 +78,10 @@ def read_flags(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """The flags of all evaluations of a run; the worst case is that of the first, with the most images."""
     found: dict[str, np.ndarray] = {}
     for path in sorted(folder.glob("evaluation*/evaluation.json")):
-        data = json.loads(path.read_text())
-        flags = {name: flags_of(text) for name, text in data["flags"].items()}
+        result = Result.load(path)
+        flags = {"clean": result.correct} | {one.name: one.robust for one in result.ran}
         if not found:
-            flags["worst case"] = np.logical_and.reduce([*flags.values()])
+            flags["worst case"] = result.robust
         found = flags | found
     return found
 
@@ -124,6 +126,18 @@ def difference_cell(pairs: list[tuple[np.ndarray, np.ndarray]]) -> str:
     means = [mean_difference(pair) for pair in pairs]
     interval = paired_interval(*pairs[0]) if len(pairs) == 1 else mean_interval(means)
     return text_of(statistics.fmean(means), interval, "+")
+
+
+def paired_interval(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of the mean of `one - other` over images that both have, by the normal distribution.
+
+    It accounts for the sampling of images, not for the variance of the training.
+    """
+    check(len(one) == len(other), f"Expected the same images. Received: {len(one)} and {len(other)} flags.")
+    difference = one.astype(np.float64) - other.astype(np.float64)
+    half = Z95 * float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    center = float(difference.mean())
+    return center - half, center + half
 
 
 def mean_difference(pair: tuple[np.ndarray, np.ndarray]) -> float:

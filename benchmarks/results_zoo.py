@@ -14,8 +14,9 @@ import numpy as np
 
 from athe_tf import data
 from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.results.result import Result
 from athe_tf.saving.keras_file import load_model
-from athe_tf.zoo.cards import FOLDER
+from athe_tf.saving.zoo import FOLDER
 from benchmarks.results_tables import ROOT, RUNS
 
 #: The names of the models, the runs that they come from, and the commits that trained them.
@@ -37,13 +38,12 @@ MOST_BYTES = 500_000
 def card_of(name: str, run: pathlib.Path, commit: str, images: np.ndarray) -> dict:
     """The card of a model."""
     config = json.loads((run / "config.json").read_text())
-    evaluation = json.loads((run / "evaluation" / "evaluation.json").read_text())
+    result = Result.load(run / "evaluation")
     keys = ("dataset", "norm", "epsilon", "framework", "head", "scale", "epochs", "batch_size", "seed")
-    attacks = {one["name"]: one for one in evaluation["attacks"] if "accuracy" in one}
-    accuracy = {"clean": evaluation["clean_accuracy"], **{n: one["accuracy"] for n, one in attacks.items()}}
-    interval = {"clean": evaluation["clean_interval"], **{n: one["interval"] for n, one in attacks.items()}}
-    accuracy["worst_case"] = evaluation["worst_case_accuracy"]
-    interval["worst_case"] = evaluation["worst_case_interval"]
+    accuracy = {"clean": result.clean_accuracy, **{one.name: one.accuracy for one in result.ran}}
+    interval = {"clean": result.clean_interval, **{one.name: one.interval for one in result.ran}}
+    accuracy["worst_case"] = result.worst_case_accuracy
+    interval["worst_case"] = result.worst_case_interval
     margin = HEAD_MARGINS.get(config["head"], 0.0) if config["margin"] is None else config["margin"]
     return {
         "name": name,
@@ -54,14 +54,14 @@ def card_of(name: str, run: pathlib.Path, commit: str, images: np.ndarray) -> di
         "trained_by": commit,
         "epoch": json.loads((run / "best.json").read_text())["epoch"],
         "evaluation": {
-            "command": evaluation["command"],
-            "protocol": evaluation["protocol"],
-            "examples": evaluation["examples"],
-            "seed": evaluation["seed"],
+            "command": result.command,
+            "protocol": result.protocol,
+            "examples": result.examples,
+            "seed": result.seed,
             "accuracy": accuracy,
             "interval": interval,
         },
-        "flags": {name: evaluation["flags"][name][:FLAGS] for name in ("clean", "pgd-20")},
+        "flags": {name: text[:FLAGS] for name, text in result.flags.items() if name in ("clean", "pgd-20")},
         "probe": probe(run / "best.keras", images),
     }
 

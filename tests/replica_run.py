@@ -18,10 +18,10 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks, training
-from athe_tf.attacks.engine import driver, parallel
-from athe_tf.attacks.engine.replicated import replicated_victim
+from athe_tf.attacks.engine import driver
 from athe_tf.data import ImageSet, Splits
 from athe_tf.layers.batch_norm import synchronize
+from athe_tf.models.victim import replicated_victim
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.workdir import Workdir
@@ -192,7 +192,7 @@ def evaluation(devices):
     x, _ = tiny_batch(40)
     y = np.argmax(net(x), axis=-1)
     seen = []
-    original = driver.StageRun._record
+    original = driver._Stage._record
 
     def record(stage, images, rounds, outcome):
         seen.append((len(images), outcome.success.device.rpartition("device:")[2]))
@@ -201,15 +201,14 @@ def evaluation(devices):
     found = {}
     for which, target in (("one", athe_tf.victim(net)), ("two", replicated_victim(net, devices))):
         seen.clear()
-        driver.StageRun._record = record
+        driver._Stage._record = record
         try:
-            with parallel.over_devices(devices if which == "two" else []):
-                results = [
-                    attacks.get(name, epsilon=0.02).run(target, x, y, batch_size=20, seed=5)
-                    for name in ("pgd-3x2", "square-20")
-                ]
+            results = [
+                attacks.get(name, epsilon=0.02).run(target, x, y, batch_size=10, seed=5)
+                for name in ("pgd-3x2", "square-20")
+            ]
         finally:
-            driver.StageRun._record = original
+            driver._Stage._record = original
         found[f"evaluation/{which}"] = np.stack([result.success for result in results])
         found[f"evaluation/queries_{which}"] = np.stack([result.queries for result in results])
     assert 0 < found["evaluation/one"].mean() < 1

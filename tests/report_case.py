@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from athe_tf.report.png import encode
+from athe_tf.drawing.png import encode
 from athe_tf.utils.digests import file_digest
 
 CLASSES, IMAGES = 10, 500

@@ -151,7 +151,6 @@ def docstrings_with_answers():
 def test_docstrings_show_what_expressions_give(tmp_path, monkeypatch):
     tests = {test.name: test for test in docstrings_with_answers()}
     del tests["athe_tf.report.writing.write"]  # needs the folder of an evaluation
-    del tests["athe_tf.attacks.engine.parallel.even_batches"]  # with two cores; tests have one each
     assert len(tests) > 20
     monkeypatch.chdir(tmp_path)
     for test in tests.values():

@@ -33,9 +33,13 @@ def test_importing_is_instant():
 @pytest.mark.parametrize(
     "module",
     [
+        "athe_tf.analysis.registry",
         "athe_tf.data.names",
         "athe_tf.data.corruptions.names",
         "athe_tf.distribution.settings",
+        "athe_tf.jobs.journal",
+        "athe_tf.jobs.locks",
+        "athe_tf.jobs.shard",
         "athe_tf.utils.choices",
         "athe_tf.models.names",
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from athe_tf.models import build
-from athe_tf.utils.imports import import_object
+from athe_tf.utils.registry import import_object
 from benchmarks import placebo
 
 

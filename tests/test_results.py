@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from athe_tf.programs.reproduce_statistics import mean_interval, paired_interval
+from athe_tf.results.intervals import mean_interval
 from athe_tf.utils.errors import InputError
 from benchmarks.results_tables import (
     ROOT,
@@ -16,6 +16,7 @@ from benchmarks.results_tables import (
     beside_autoattack,
     differences,
     filled,
+    paired_interval,
     read_runs,
     summary,
     tables,

@@ -15,10 +15,11 @@ import athe_tf
 from athe_tf import zoo
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import export
-from athe_tf.programs.config import EvaluateConfig, ExportConfig
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.export import ExportConfig
 from athe_tf.programs.workdir import find_model, is_imported
+from athe_tf.saving.zoo import FOLDER
 from athe_tf.utils.errors import InputError
-from athe_tf.zoo.cards import FOLDER
 
 ROOT = pathlib.Path(__file__).parents[1]
 DATA = pathlib.Path(os.environ.get("TFDS_DATA_DIR", pathlib.Path.home() / "tensorflow_datasets"))
@@ -87,7 +88,7 @@ def test_the_programs_know_the_zoo():
     assert find_model(name) == FOLDER / "cifar10-fast-at-he-wrn10-1.keras"
     assert not is_imported("zoo:other")
     config = EvaluateConfig(model=name, attacks=("pgd-1",))
-    filled = program.fill_from_run(config, program.training_run_of(name))
+    filled = program.complete(config, program.training_run_of(name))
     assert (filled.dataset, filled.margin, filled.norm) == ("cifar10", 0.2, "linf")
     with pytest.raises(InputError, match="Unknown zoo model 'other'"):
         program.training_run_of("zoo:other")

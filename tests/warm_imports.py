@@ -10,7 +10,6 @@ import athe_tf.distribution.strategy
 import athe_tf.evaluation.evaluator
 import athe_tf.programs.evaluate
 import athe_tf.programs.export
-import athe_tf.programs.open_model
 import athe_tf.programs.run
 import athe_tf.programs.train
-import athe_tf.saving.saved_model
+import athe_tf.saving.opening

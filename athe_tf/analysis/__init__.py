@@ -19,12 +19,21 @@ JSON files.
 | `gradient_scattering.py` | how much do neighbouring weights disagree about the adversarial gradient? | PAS |
 | `decision_map.py` | which classes lie around an image? | |
 
-`names.py` is the registry, `result.py` the base of all results, `files.py` reads and writes them,
-`drawing.py` has colours and figures, `subject.py` a model with its images and attack, `requirements.py` what
-the model must have, `directions.py` the directions of planes, `weights.py` gradients and Hessian-vector
-products. matplotlib is imported only by `plot`.
+Each of these files has one class: what the analysis shows and needs, its options, how it is computed and
+drawn; its function is made of it. `registry.py` lists them, `result.py` is the base of all, `subject.py` has
+a model with its images and attack, and makes the functions, `files.py` reads and writes results, `drawing.py`
+has colors and figures, `weights.py` gradients and Hessian-vector products. TensorFlow is imported only by
+what is computed, and matplotlib only by `plot`.
 """
+
+import sys
 
 import lazy_loader
 
+from athe_tf.analysis.registry import ALL_ANALYSES
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+# An entry in the registry makes an analysis public. The files, which have the names of the functions, are
+# imported by now, and would hide them.
+for _one in ALL_ANALYSES.values():
+    globals()[_one.analysis] = getattr(sys.modules[_one.__module__], _one.analysis)

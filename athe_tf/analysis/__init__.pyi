@@ -10,10 +10,10 @@ from .gradient_scattering import GradientScattering, gradient_scattering
 from .hessian import Hessian, hessian
 from .landscape import Landscape, landscape
 from .linearity import Linearity, linearity
-from .names import ANALYSES
-from .options import AnalysisOptions
 from .perturbations import Perturbations, perturbations
+from .registry import ANALYSES
 from .result import AnalysisResult, Comparison, compare
+from .subject import AnalysisOptions
 
 __all__ = [
     "ANALYSES",

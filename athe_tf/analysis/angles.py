@@ -1,20 +1,14 @@
 """The angles of a hypersphere head: features to classes, and classes to each other."""
 
-import dataclasses
-
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.evaluation.heads import angles as angles_of
-from athe_tf.evaluation.heads import head_of
+from athe_tf.analysis.subject import Subject, function_of
 
 BINS = np.linspace(0.0, 180.0, 61)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Angles(AnalysisResult):
     """Angles in degrees, clean and adversarial; made by `angles`.
 
@@ -32,6 +26,8 @@ class Angles(AnalysisResult):
     """
 
     analysis = "angles"
+    summary = "angles to the true class and between classes (hypersphere heads)"
+    needs = "angles"
     panels = 3
     what_to_see = (
         "Left: angle of features to their true class; the attack shifts the dashed curve to the right. "
@@ -45,6 +41,31 @@ class Angles(AnalysisResult):
     between_classes: np.ndarray
     simplex: float
     feature_norms: np.ndarray
+
+    @classmethod
+    def compute(cls, subject: Subject) -> "Angles":
+        """Measures the angles of a hypersphere head, before and after an attack."""
+        from athe_tf.evaluation import measures
+
+        head = measures.head_of(subject.victim)
+        weights = subject.class_weights().numpy().astype("float64")
+        features = np.concatenate(
+            [subject.victim.compiled_features(x).numpy() for x, _, _ in subject.batches()]
+        )
+        cosines = np.clip(weights.T @ weights, -1.0, 1.0)[np.triu_indices(weights.shape[1], 1)]
+
+        def to_own(images):
+            degrees = measures.angles(subject.predicted(images), head, subject.victim.scale)
+            return degrees[np.arange(len(subject)), subject.y]
+
+        return cls(
+            **subject.facts(),
+            clean=to_own(subject.x),
+            adversarial=to_own(subject.all_adversarial()),
+            between_classes=np.degrees(np.arccos(cosines)),
+            simplex=float(np.degrees(np.arccos(-1.0 / (weights.shape[1] - 1)))),
+            feature_norms=np.linalg.norm(features, axis=1),
+        )
 
     @property
     def key_numbers(self):
@@ -73,34 +94,4 @@ class Angles(AnalysisResult):
         drawing.finish(right, "length of features", "number of images")
 
 
-def angles(model, data, attack=None, options: AnalysisOptions | None = None) -> Angles:
-    """Measures the angles of a hypersphere head, before and after an attack.
-
-    Example:
-
-    >>> result = athe_tf.analysis.angles(model, (x, y), attack)
-
-    Args:
-        model: A Keras model with a hypersphere head (HE or m-HE).
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. Defaults to PGD-10 within 8/255.
-        options: Number of images and the like.
-    """
-    subject = Subject("angles", model, data, attack, options)
-    head = head_of(subject.victim)
-    weights = subject.class_weights().numpy().astype("float64")
-    features = np.concatenate([subject.victim.compiled_features(x).numpy() for x, _, _ in subject.batches()])
-    cosines = np.clip(weights.T @ weights, -1.0, 1.0)[np.triu_indices(weights.shape[1], 1)]
-
-    def to_own(images):
-        degrees = angles_of(subject.predicted(images), head, subject.victim.scale)
-        return degrees[np.arange(len(subject)), subject.y]
-
-    return Angles(
-        **subject.facts(),
-        clean=to_own(subject.x),
-        adversarial=to_own(subject.all_adversarial()),
-        between_classes=np.degrees(np.arccos(cosines)),
-        simplex=float(np.degrees(np.arccos(-1.0 / (weights.shape[1] - 1)))),
-        feature_norms=np.linalg.norm(features, axis=1),
-    )
+angles = function_of(Angles.compute)

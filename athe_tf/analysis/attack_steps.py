@@ -1,18 +1,13 @@
 """How many steps an attack needs, and how many training needs: Fig. 2 left of the HE paper."""
 
-import dataclasses
-
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject, ball_text
-from athe_tf.attacks.gradient import PGD
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import AnalysisOptions, Subject, function_of
 from athe_tf.utils.errors import check
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class AttackSteps(AnalysisResult):
     """Accuracy against the number of steps of the attack; made by `attack_steps`.
 
@@ -27,6 +22,7 @@ class AttackSteps(AnalysisResult):
     """
 
     analysis = "attack_steps"
+    summary = "accuracy against steps of the attack (HE, Fig. 2 left)"
     what_to_see = (
         "Accuracy under attacks of more and more steps. A curve that is flat at its end: further steps find "
         "no more adversarial images. A curve that still falls: the attack has not converged."
@@ -35,6 +31,22 @@ class AttackSteps(AnalysisResult):
 
     steps: tuple[int, ...]
     accuracies: np.ndarray
+
+    @classmethod
+    def compute(
+        cls,
+        subject: Subject,
+        *,
+        steps: tuple[int, ...] = argument((1, 2, 3, 5, 7, 10, 20), "Numbers of steps, ascending."),
+    ) -> "AttackSteps":
+        """Measures accuracy against the number of steps of the attack.
+
+        The attack is repeated with each number of steps and the same step size.
+        """
+        attacks = (subject.attack.replace(steps=count) for count in steps)
+        accuracies = [subject.accuracy(one) for one in subject.track(attacks, len(steps))]
+        facts = subject.facts(attack=subject.ball_text)
+        return cls(**facts, steps=tuple(steps), accuracies=np.array(accuracies))
 
     @property
     def key_numbers(self):
@@ -64,6 +76,7 @@ class TrainingSteps(AttackSteps):
     """
 
     analysis = "training_steps"
+    summary = "accuracy against attack steps in training, from runs (HE, Fig. 2 left)"
     what_to_see = (
         "Accuracy of models that were trained with attacks of different numbers of steps. A curve that is "
         "high on the left: few steps in training are enough."
@@ -71,34 +84,7 @@ class TrainingSteps(AttackSteps):
     xlabel = "steps of the attack in training"
 
 
-def attack_steps(
-    model,
-    data,
-    attack=None,
-    options: AnalysisOptions | None = None,
-    *,
-    steps: tuple[int, ...] = (1, 2, 3, 5, 7, 10, 20),
-) -> AttackSteps:
-    """Measures accuracy against the number of steps of the attack.
-
-    Example:
-
-    >>> result = athe_tf.analysis.attack_steps(model, (x, y), attack, steps=(1, 2))
-
-    Args:
-        model: A Keras model, or anything that `athe_tf.victim` takes.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack, repeated with each number of steps and the same step size. Defaults to PGD
-            within 8/255.
-        options: Number of images and the like.
-        steps: Numbers of steps, ascending. Defaults to 1, 2, 3, 5, 7, 10 and 20.
-    """
-    check(len(steps) > 0, "`steps` must not be empty.")
-    subject = Subject("attack_steps", model, data, attack, options)
-    attacks = (subject.attack.replace(steps=count) for count in steps)
-    accuracies = [subject.accuracy(one) for one in subject.track(attacks, len(steps))]
-    facts = subject.facts(attack=ball_text(subject.attack))
-    return AttackSteps(**facts, steps=tuple(steps), accuracies=np.array(accuracies))
+attack_steps = function_of(AttackSteps.compute)
 
 
 def training_steps(models, data, attack=None, options: AnalysisOptions | None = None) -> TrainingSteps:
@@ -117,13 +103,15 @@ def training_steps(models, data, attack=None, options: AnalysisOptions | None = 
     Reference:
         Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Fig. 2.
     """
+    from athe_tf.attacks.gradient import PGD
+
     check(
         len(models) >= 2,
         f"Expected models of at least two numbers of training steps. Received: {len(models)}.",
     )
     attack = PGD(8 / 255, steps=20) if attack is None else attack
     steps = tuple(sorted(models))
-    subjects = [Subject("training_steps", models[count], data, attack, options) for count in steps]
+    subjects = [Subject(TrainingSteps, models[count], data, attack, options) for count in steps]
     tracked = subjects[0].track(subjects, len(subjects))
     accuracies = [subject.accuracy(attack) for subject in tracked]
     return TrainingSteps(**subjects[0].facts(), steps=steps, accuracies=np.array(accuracies))

@@ -1,19 +1,13 @@
 """Attacks with and without normalized features: Table 7 of the HE paper."""
 
-import dataclasses
-
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject, ball_text
-from athe_tf.attacks.feature_norm import FeatureNormPGD
-from athe_tf.attacks.gradient import PGD
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
 from athe_tf.utils.number_format import format_number
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class AttackWithFN(AnalysisResult):
     """Accuracies under both attacks; made by `attack_with_fn`.
 
@@ -29,6 +23,8 @@ class AttackWithFN(AnalysisResult):
     """
 
     analysis = "attack_with_fn"
+    summary = "PGD-1 and PGD-2 with and without normalized features (HE, Table 7)"
+    needs = "features"
     what_to_see = (
         "Each pair of bars: accuracy under PGD (left) and under PGD through normalized features (right, "
         "hatched). A lower right bar means that normalized features make the attack stronger (Table 7)."
@@ -38,6 +34,38 @@ class AttackWithFN(AnalysisResult):
     steps: tuple[int, ...]
     plain: np.ndarray
     normalized: np.ndarray
+
+    @classmethod
+    def compute(
+        cls, subject: Subject, *, steps: tuple[int, ...] = argument((1, 2), "Numbers of steps.")
+    ) -> "AttackWithFN":
+        """Attacks a model with PGD, with and without normalized features in the loss (Table 7).
+
+        The paper does so with a standardly trained model, PGD-1 and PGD-2. Attacks start at the image. The
+        ball and the step size are those of the attack, by default 8/255 and 2/255 as in the paper, so that
+        the border of the ball is not reached.
+
+        Reference:
+            Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Table 7.
+        """
+        from athe_tf.attacks.feature_norm import FeatureNormPGD
+        from athe_tf.attacks.gradient import PGD
+
+        threat, step_size = subject.attack.threat, subject.attack.step_size
+        FeatureNormPGD(threat.epsilon, threat.norm).check_victim(subject.victim)
+
+        def accuracy(kind, count):
+            attack = kind(threat.epsilon, threat.norm, steps=count, step_size=step_size, start="zero")
+            return subject.accuracy(attack)
+
+        runs = [(kind, count) for count in steps for kind in (PGD, FeatureNormPGD)]
+        found = [accuracy(kind, count) for kind, count in subject.track(runs, len(runs))]
+        return cls(
+            **subject.facts(attack=subject.ball_text, step_size=format_number(step_size)),
+            steps=tuple(steps),
+            plain=np.array(found[::2]),
+            normalized=np.array(found[1::2]),
+        )
 
     @property
     def key_numbers(self):
@@ -60,42 +88,4 @@ class AttackWithFN(AnalysisResult):
         drawing.finish(ax, "steps of the attack", "accuracy (%)", self.model)
 
 
-def attack_with_fn(
-    model, data, attack=None, options: AnalysisOptions | None = None, *, steps: tuple[int, ...] = (1, 2)
-) -> AttackWithFN:
-    """Attacks a model with PGD, with and without normalized features in the loss (Table 7).
-
-    The paper does so with a standardly trained model, PGD-1 and PGD-2. Attacks start at the image. A step is
-    that of the attack, 2/255 by default as in the paper, so that the border of the ball is not reached.
-
-    Example:
-
-    >>> result = athe_tf.analysis.attack_with_fn(model, (x, y), attack)
-
-    Args:
-        model: A Keras model that ends in a linear `Dense` or a `CosineDense`.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: Its ball and its step size are used. Defaults to PGD within 8/255 with steps of 2/255.
-        options: Number of images and the like.
-        steps: Numbers of steps. Defaults to `(1, 2)`.
-
-    Reference:
-        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Table 7.
-    """
-    subject = Subject("attack_with_fn", model, data, attack, options)
-    threat = subject.attack.threat
-    FeatureNormPGD(threat.epsilon, threat.norm).check_victim(subject.victim)
-
-    def accuracy(kind, count):
-        step_size = subject.attack.step_size
-        attack = kind(threat.epsilon, threat.norm, steps=count, step_size=step_size, start="zero")
-        return subject.accuracy(attack)
-
-    runs = [(kind, count) for count in steps for kind in (PGD, FeatureNormPGD)]
-    found = [accuracy(kind, count) for kind, count in subject.track(runs, len(runs))]
-    return AttackWithFN(
-        **subject.facts(attack=ball_text(subject.attack), step_size=format_number(subject.attack.step_size)),
-        steps=tuple(steps),
-        plain=np.array(found[::2]),
-        normalized=np.array(found[1::2]),
-    )
+attack_with_fn = function_of(AttackWithFN.compute)

@@ -1,20 +1,18 @@
 """Whether classes with long weights attract adversarial images: sections 3.3 and 3.4 of the HE paper."""
 
-import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.stats
-import tensorflow as tf
+import scipy
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.analysis.subject import Subject, function_of
+
+if TYPE_CHECKING:
+    from athe_tf.attacks.engine.victim import Victim
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class ClassBias(AnalysisResult):
     """Lengths of class weights, and the labels that adversarial images get; made by `class_bias`.
 
@@ -32,6 +30,8 @@ class ClassBias(AnalysisResult):
     """
 
     analysis = "class_bias"
+    summary = "lengths of class weights, and labels of adversarial images (HE, 3.4)"
+    needs = "features"
     panels = 2
     what_to_see = (
         "Left: lengths of class weights; with equal bars, no class is favoured by its length. Right: the "
@@ -43,6 +43,25 @@ class ClassBias(AnalysisResult):
     labels: np.ndarray
     labels_unit_weights: np.ndarray
     class_names: tuple[str, ...]
+
+    @classmethod
+    def compute(cls, subject: Subject) -> "ClassBias":
+        """Compares the lengths of class weights with the labels that adversarial images get.
+
+        Reference:
+            Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section
+            3.4.
+        """
+        weights = subject.class_weights()
+        labels = _wrong_labels(subject, subject.victim)
+        equal = _equal_lengths(subject, weights)
+        return cls(
+            **subject.facts(),
+            norms=np.linalg.norm(weights.numpy(), axis=0),
+            labels=labels,
+            labels_unit_weights=labels if equal is None else _wrong_labels(subject, equal),
+            class_names=subject.class_names(len(labels)),
+        )
 
     @property
     def key_numbers(self):
@@ -81,44 +100,20 @@ class ClassBias(AnalysisResult):
         )
 
 
-def class_bias(model, data, attack=None, options: AnalysisOptions | None = None) -> ClassBias:
-    """Compares the lengths of class weights with the labels that adversarial images get.
-
-    Example:
-
-    >>> result = athe_tf.analysis.class_bias(model, (x, y), attack)
-
-    Args:
-        model: A Keras model that ends in a `Dense` or a `CosineDense`.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. Defaults to PGD-10 within 8/255.
-        options: Number of images and the like.
-
-    Reference:
-        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section 3.4.
-    """
-    subject = Subject("class_bias", model, data, attack, options)
-    weights = subject.class_weights()
-    labels = _wrong_labels(subject, subject.victim)
-    equal = _equal_lengths(subject, weights)
-    return ClassBias(
-        **subject.facts(),
-        norms=np.linalg.norm(weights.numpy(), axis=0),
-        labels=labels,
-        labels_unit_weights=labels if equal is None else _wrong_labels(subject, equal),
-        class_names=subject.class_names(len(labels)),
-    )
-
-
-def _wrong_labels(subject: Subject, against: Victim) -> np.ndarray:
+def _wrong_labels(subject: Subject, against: "Victim") -> np.ndarray:
     """How many adversarial images of other classes each class gets."""
     predicted = subject.predicted(subject.all_adversarial(against=against), against).argmax(axis=1)
     wrong = predicted != subject.y
     return np.bincount(predicted[wrong], minlength=int(against.num_classes or predicted.max() + 1))
 
 
-def _equal_lengths(subject: Subject, weights) -> Victim | None:
+def _equal_lengths(subject: Subject, weights) -> "Victim | None":
     """The model with class weights of equal length; `None` if they are."""
+    import tensorflow as tf
+
+    from athe_tf.attacks.engine.victim import Victim
+    from athe_tf.layers.cosine_dense import CosineDense
+
     head, victim = subject.victim.head, subject.victim
     if isinstance(head, CosineDense) and head.normalize_weights:
         return None
@@ -130,3 +125,6 @@ def _equal_lengths(subject: Subject, weights) -> Victim | None:
         num_classes=victim.num_classes,
         name=f"{victim.name} with class weights of equal length",
     )
+
+
+class_bias = function_of(ClassBias.compute)

@@ -1,20 +1,16 @@
 """The classes around an image, on a plane of two perturbations."""
 
-import dataclasses
-
 import numpy as np
-import scipy.ndimage
-import tensorflow as tf
+import scipy
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.directions import random_signs, unit_perturbations
-from athe_tf.analysis.options import AnalysisOptions
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.utils.errors import check, check_integer
+from athe_tf.analysis.landscape import points_option
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
+from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class DecisionMap(AnalysisResult):
     """The predicted classes on a plane through an image; made by `decision_map`.
 
@@ -34,6 +30,7 @@ class DecisionMap(AnalysisResult):
     """
 
     analysis = "decision_map"
+    summary = "classes on a plane of perturbations around an image"
     shared = False
     what_to_see = (
         "Predicted classes around one image (the cross); each shade is a class, the lightest is the true "
@@ -49,6 +46,50 @@ class DecisionMap(AnalysisResult):
     classes: np.ndarray
     lengths: np.ndarray
     class_names: tuple[str, ...]
+
+    @classmethod
+    def compute(
+        cls,
+        subject: Subject,
+        *,
+        index: int = option(0, "Image of decision_map.", least=0),
+        radius: float | None = argument(None, "How far the plane reaches. Defaults to three times epsilon."),
+        points: int = points_option(41),
+    ) -> "DecisionMap":
+        """Computes the predicted classes on the plane of an adversarial perturbation and random signs.
+
+        Both directions have length one in the norm of the attack. Pixels are clipped to [0, 1], as those of
+        real images are.
+        """
+        threat = subject.attack.threat
+        check(len(subject) > index, f"There are {len(subject)} images. Received: index={index}.")
+        subject.x, subject.y = subject.x[index:], subject.y[index:]
+        steps = np.linspace(-1, 1, points) * (3 * subject.epsilon if radius is None else radius)
+        first = subject.unit_perturbations(subject.all_adversarial() - subject.x)
+        second = subject.random_signs(subject.options.seed)
+        logits, lengths = [], []
+        for b in subject.track(steps, points):
+            row = b * second + steps[:, np.newaxis, np.newaxis, np.newaxis] * first
+            logits.append(subject.predicted(np.clip(subject.x + row, 0, 1).astype("float32")))
+            lengths.append(threat.length(row).numpy())
+        return cls(
+            **subject.facts(index=index, points=f"{points} x {points}"),
+            label=int(subject.y[0]),
+            norm=threat.norm,
+            epsilon=subject.epsilon,
+            steps=steps,
+            classes=np.argmax(logits, axis=2),
+            lengths=np.array(lengths),
+            class_names=subject.class_names(logits[0].shape[1]),
+        )
+
+    @classmethod
+    def used_images(cls, own, most):
+        return own.index + 1
+
+    @classmethod
+    def file_stem(cls, own):
+        return f"decision_map_{own.index}"
 
     @property
     def key_numbers(self):
@@ -95,56 +136,4 @@ def _widest_place(region: np.ndarray, preferred: np.ndarray) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def decision_map(
-    model,
-    data,
-    attack=None,
-    options: AnalysisOptions | None = None,
-    *,
-    index: int = 0,
-    radius: float | None = None,
-    points: int = 41,
-) -> DecisionMap:
-    """Computes the predicted classes on the plane of an adversarial perturbation and random signs.
-
-    Both directions have length one in the norm of the attack. Pixels are clipped to [0, 1], as those of real
-    images are.
-
-    Example:
-
-    >>> result = athe_tf.analysis.decision_map(model, (x, y), attack, points=3)
-
-    Args:
-        model: A Keras model, or anything that `athe_tf.victim` takes.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. Defaults to PGD-10 within 8/255.
-        options: The seed and the like.
-        index: Position of the image. Defaults to 0.
-        radius: How far the plane reaches. Defaults to three times epsilon.
-        points: Number of positions along a direction. Defaults to 41.
-    """
-    check_integer("points", points, 3)
-    check_integer("index", index, 0)
-    options = dataclasses.replace(options or AnalysisOptions(), max_examples=index + 1)
-    subject = Subject("decision_map", model, data, attack, options)
-    check(len(subject) > index, f"There are {len(subject)} images. Received: index={index}.")
-    subject.x, subject.y = subject.x[index:], subject.y[index:]
-    threat = subject.attack.threat
-    steps = np.linspace(-1, 1, points) * (3 * subject.epsilon if radius is None else radius)
-    first = unit_perturbations(threat, subject.all_adversarial() - subject.x)
-    second = random_signs(threat, subject.x.shape[1:], options.seed)
-    logits, lengths = [], []
-    for b in subject.track(steps, points):
-        row = b * second + steps[:, np.newaxis, np.newaxis, np.newaxis] * first
-        logits.append(subject.predicted(np.clip(subject.x + row, 0, 1).astype("float32")))
-        lengths.append(threat.length(tf.constant(row, tf.float64)).numpy())
-    return DecisionMap(
-        **subject.facts(index=index, points=f"{points} x {points}"),
-        label=int(subject.y[0]),
-        norm=threat.norm,
-        epsilon=subject.epsilon,
-        steps=steps,
-        classes=np.argmax(logits, axis=2),
-        lengths=np.array(lengths),
-        class_names=subject.class_names(logits[0].shape[1]),
-    )
+decision_map = function_of(DecisionMap.compute)

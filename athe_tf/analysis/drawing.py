@@ -1,13 +1,13 @@
 """Figures, and the colours of the report, for matplotlib."""
 
-import importlib.resources
 import itertools
 import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from athe_tf.report.plot import DASHES, SERIES_COLORS
+from athe_tf.drawing.page import style
+from athe_tf.drawing.plot import DASHES, SERIES_COLORS
 from athe_tf.utils.errors import InputError, check_choice
 
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "ooo")
@@ -26,9 +26,13 @@ CHARACTERS_PER_INCH = 11.0
 MOST_NAMES = 25
 
 
-def pyplot() -> Any:
+def pyplot(backend: str | None = None) -> Any:
     """`matplotlib.pyplot`; raises `InputError` with the remedy if it is not installed."""
     try:
+        import matplotlib
+
+        if backend is not None:
+            matplotlib.use(backend)
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise InputError(
@@ -40,8 +44,7 @@ def pyplot() -> Any:
 
 def color(series: int) -> str:
     """The colour of a series in the report, on white."""
-    sheet = importlib.resources.files("athe_tf.report").joinpath("style.css").read_text()
-    found = re.search(rf"--c{series % SERIES_COLORS}: (#[0-9a-f]{{6}});", sheet)
+    found = re.search(rf"--c{series % SERIES_COLORS}: (#[0-9a-f]{{6}});", style())
     assert found is not None
     return found[1]
 

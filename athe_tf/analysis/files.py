@@ -5,10 +5,9 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import athe_tf.analysis
-from athe_tf.analysis.names import ANALYSES, OF_RUNS
+from athe_tf.analysis.registry import ALL_ANALYSES
 from athe_tf.analysis.result import AnalysisResult, Comparison, Picture
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.files import write_text
 
 
@@ -50,7 +49,7 @@ def write(
     content = {
         "athe_tf": "analysis",
         "analysis": result.results[0].analysis,
-        "summary": (ANALYSES | OF_RUNS)[result.results[0].analysis].summary,
+        "summary": result.results[0].summary,
         "caption": result.caption,
         "pictures": list(pictures),
         "models": entries,
@@ -70,12 +69,12 @@ def read_content(path) -> dict[str, Any]:
     path = pathlib.Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        known = content["athe_tf"] == "analysis" and content["analysis"] in ANALYSES | OF_RUNS
+        known = content["athe_tf"] == "analysis" and content["analysis"] in ALL_ANALYSES
         entries = content["models"]
         if not (known and entries and all(one["analysis"] == content["analysis"] for one in entries)):
             raise ValueError("it does not name an analysis and its models")
     except OSError as error:
-        raise InputError(f"Cannot read '{path}': {error.strerror}.") from error
+        raise InputError(f"Cannot read '{path}': {first_line(error)}.") from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise InputError(
             f"'{path}' is not the file of an analysis: {error}. Give one that athe_tf.analysis.write wrote."
@@ -85,7 +84,7 @@ def read_content(path) -> dict[str, Any]:
 
 def from_entry(entry: dict[str, Any]) -> AnalysisResult:
     """The result of one model from its plain values."""
-    kind = getattr(athe_tf.analysis, (ANALYSES | OF_RUNS)[entry["analysis"]].result)
+    kind = ALL_ANALYSES[entry["analysis"]]
     try:
         return kind.from_dict(entry)
     except (ValueError, TypeError, LookupError) as error:

@@ -3,15 +3,10 @@
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.attacks.engine.gradients import inner_product, input_gradient
-from athe_tf.attacks.losses import MASKED
-from athe_tf.threat import flat, threat_model
+from athe_tf.analysis.subject import Subject, function_of
 
 #: The point and the difference of class weights of the two-dimensional demonstration.
 POINT = (2.0, 1.0)
@@ -55,6 +50,11 @@ def plane_directions(point=POINT, weights=WEIGHTS) -> PlaneDirections:
         point: The input, not zero.
         weights: The difference of class weights, not zero.
     """
+    import tensorflow as tf
+
+    from athe_tf.attacks.engine.gradients import inner_product, input_gradient
+    from athe_tf.threat import flat, threat_model
+
     x = tf.reshape(tf.constant(point, tf.float64), [1, 1, 1, 2])
     unit = tf.reshape(tf.math.l2_normalize(tf.constant(weights, tf.float64)), [1, 1, 1, 2])
     _, of_product = input_gradient(lambda z: inner_product(z, unit), x)
@@ -66,7 +66,6 @@ def plane_directions(point=POINT, weights=WEIGHTS) -> PlaneDirections:
     return PlaneDirections(np.array(point), np.array(weights), steps(of_product), steps(of_cosine))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class FNDirection(AnalysisResult):
     """How the gradients of feature length and cosine are related; made by `fn_direction`.
 
@@ -82,6 +81,8 @@ class FNDirection(AnalysisResult):
     """
 
     analysis = "fn_direction"
+    summary = "directions of attacks with and without normalized features (HE, Fig. 1)"
+    needs = "features"
     panels = 2
     what_to_see = (
         "Left: a demonstration in the plane, where features are the input; with FN (dashed), the steps of "
@@ -94,6 +95,55 @@ class FNDirection(AnalysisResult):
 
     length_and_cosine: np.ndarray
     product_and_cosine: np.ndarray
+
+    @classmethod
+    def compute(cls, subject: Subject) -> "FNDirection":
+        """Measures how the gradients of feature length and cosine are related (Fig. 1, Eq. 11 and 13).
+
+        z are the features, and the cosine is that of the angle between z and `W_y - W_y*`, where y* is the
+        class with the largest wrong logit. Gradients are taken at the clean images; the attack is not used.
+
+        Reference:
+            Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section
+            3.3.
+        """
+        import tensorflow as tf
+
+        from athe_tf.attacks.engine.gradients import input_gradient
+        from athe_tf.attacks.losses import MASKED
+        from athe_tf.threat import flat
+
+        weights = subject.class_weights()
+
+        def cosine(a, b):
+            a, b = flat(a), flat(b)
+            lengths = tf.norm(a, axis=1) * tf.norm(b, axis=1)
+            return tf.reduce_sum(a * b, axis=1) / tf.maximum(lengths, 1e-20)
+
+        @tf.function(autograph=False, reduce_retracing=True)
+        def cosines(x, y):
+            logits = subject.victim.logits(x)
+            wrong = tf.argmax(logits + tf.one_hot(y, tf.shape(logits)[1], MASKED, 0.0), axis=1)
+            columns = tf.transpose(weights)
+            towards = tf.math.l2_normalize(tf.gather(columns, y) - tf.gather(columns, wrong), axis=1)
+
+            def product(images):
+                return tf.reduce_sum(subject.victim.features(images) * towards, axis=1)
+
+            def length(images):
+                return tf.norm(subject.victim.features(images), axis=1)
+
+            _, of_product = input_gradient(product, x)
+            _, of_length = input_gradient(length, x)
+            _, of_cosine = input_gradient(lambda images: product(images) / length(images), x)
+            return cosine(of_length, of_cosine), cosine(of_product, of_cosine)
+
+        found = [cosines(x, y) for x, y, _ in subject.batches()]
+        lengths, products = (
+            np.concatenate([part.numpy() for part in parts]) for parts in zip(*found, strict=True)
+        )
+        facts = subject.facts(attack="none, gradients at the clean images")
+        return cls(**facts, length_and_cosine=lengths, product_and_cosine=products)
 
     @property
     def key_numbers(self):
@@ -133,55 +183,4 @@ def _draw_plane(ax, directions: PlaneDirections) -> None:
     drawing.finish(ax, "first input (pixels)", "second input (pixels)")
 
 
-def fn_direction(model, data, attack=None, options: AnalysisOptions | None = None) -> FNDirection:
-    """Measures how the gradients of feature length and cosine are related (Fig. 1, Eq. 11 and 13).
-
-    z are the features, and the cosine is that of the angle between z and `W_y - W_y*`, where y* is the
-    class with the largest wrong logit.
-
-    Example:
-
-    >>> result = athe_tf.analysis.fn_direction(model, (x, y), attack)
-
-    Args:
-        model: A Keras model that ends in a `Dense` or a `CosineDense`.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: Not used: gradients are taken at the clean images.
-        options: Number of images and the like.
-
-    Reference:
-        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section 3.3.
-    """
-    subject = Subject("fn_direction", model, data, attack, options)
-    weights = subject.class_weights()
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def cosines(x, y):
-        logits = subject.victim.logits(x)
-        wrong = tf.argmax(logits + tf.one_hot(y, tf.shape(logits)[1], MASKED, 0.0), axis=1)
-        columns = tf.transpose(weights)
-        towards = tf.math.l2_normalize(tf.gather(columns, y) - tf.gather(columns, wrong), axis=1)
-
-        def product(images):
-            return tf.reduce_sum(subject.victim.features(images) * towards, axis=1)
-
-        def length(images):
-            return tf.norm(subject.victim.features(images), axis=1)
-
-        _, of_product = input_gradient(product, x)
-        _, of_length = input_gradient(length, x)
-        _, of_cosine = input_gradient(lambda images: product(images) / length(images), x)
-        return _cosine(of_length, of_cosine), _cosine(of_product, of_cosine)
-
-    found = [cosines(x, y) for x, y, _ in subject.batches()]
-    lengths, products = (
-        np.concatenate([part.numpy() for part in parts]) for parts in zip(*found, strict=True)
-    )
-    facts = subject.facts(attack="none, gradients at the clean images")
-    return FNDirection(**facts, length_and_cosine=lengths, product_and_cosine=products)
-
-
-def _cosine(a, b):
-    a, b = flat(a), flat(b)
-    lengths = tf.norm(a, axis=1) * tf.norm(b, axis=1)
-    return tf.reduce_sum(a * b, axis=1) / tf.maximum(lengths, 1e-20)
+fn_direction = function_of(FNDirection.compute)

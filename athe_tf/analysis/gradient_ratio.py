@@ -1,17 +1,12 @@
 """Whether training listens to adversarial images: Fig. 3 of the HE paper."""
 
-import dataclasses
-
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.analysis.weights import WeightLoss
+from athe_tf.analysis.subject import Subject, function_of
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class GradientRatio(AnalysisResult):
     """The ratio of gradient norms, adversarial over clean, for each weight; made by `gradient_ratio`.
 
@@ -27,6 +22,8 @@ class GradientRatio(AnalysisResult):
     """
 
     analysis = "gradient_ratio"
+    summary = "gradient norms of each kernel, adversarial over clean (HE, Fig. 3)"
+    needs = "weights"
     what_to_see = (
         "Bars above 1 (the line): adversarial images move these weights more than clean images do. Higher "
         "bars mean that training attends more to adversarial images."
@@ -36,6 +33,32 @@ class GradientRatio(AnalysisResult):
     layers: tuple[str, ...]
     kinds: tuple[str, ...]
     ratios: np.ndarray
+
+    @classmethod
+    def compute(cls, subject: Subject) -> "GradientRatio":
+        """Measures `E(||grad_w L(x*)|| / ||grad_w L(x)||)` for each weight w, over batches (Fig. 3).
+
+        L is the mean cross-entropy of a batch on the model's logits, without the margin of training, and
+        batch normalization is in inference mode.
+
+        Reference:
+            Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Fig. 3.
+        """
+        loss = subject.weight_loss(subject.x)
+        ratios = []
+        for x, y, ids in subject.batches():
+            clean, adversarial = (
+                np.array([np.linalg.norm(part) for part in loss.on(images, y).gradients()])
+                for images in (x, subject.adversarial(x, y, ids))
+            )
+            ratios.append(adversarial / np.maximum(clean, np.finfo(np.float32).tiny))
+        paths = [variable.path.rpartition("/") for variable in subject.model.trainable_variables]
+        return cls(
+            **subject.facts(batch_size=subject.options.batch_size),
+            layers=tuple(layer for layer, _, _ in paths),
+            kinds=tuple(kind for _, _, kind in paths),
+            ratios=np.mean(ratios, axis=0),
+        )
 
     @property
     def kernels(self) -> dict[str, float]:
@@ -55,39 +78,4 @@ class GradientRatio(AnalysisResult):
         drawing.category_ticks(ax, list(self.kernels))
 
 
-def gradient_ratio(model, data, attack=None, options: AnalysisOptions | None = None) -> GradientRatio:
-    """Measures `E(||grad_w L(x*)|| / ||grad_w L(x)||)` for each weight w, over batches (Fig. 3).
-
-    L is the mean cross-entropy of a batch on the model's logits, without the margin of training, and batch
-    normalization is in inference mode.
-
-    Example:
-
-    >>> result = athe_tf.analysis.gradient_ratio(model, (x, y), attack)
-
-    Args:
-        model: A Keras model.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. Defaults to PGD-10 within 8/255.
-        options: Number of images and the like.
-
-    Reference:
-        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Fig. 3.
-    """
-    subject = Subject("gradient_ratio", model, data, attack, options)
-    net = subject.keras_model()
-    loss = WeightLoss(net, subject.x, subject.y, subject.options.batch_size)
-    ratios = []
-    for x, y, ids in subject.batches():
-        clean, adversarial = (
-            np.array([np.linalg.norm(part) for part in loss.on(images, y).gradients()])
-            for images in (x, subject.adversarial(x, y, ids))
-        )
-        ratios.append(adversarial / np.maximum(clean, np.finfo(np.float32).tiny))
-    paths = [variable.path.rpartition("/") for variable in net.trainable_variables]
-    return GradientRatio(
-        **subject.facts(batch_size=subject.options.batch_size),
-        layers=tuple(layer for layer, _, _ in paths),
-        kinds=tuple(kind for _, _, kind in paths),
-        ratios=np.mean(ratios, axis=0),
-    )
+gradient_ratio = function_of(GradientRatio.compute)

@@ -1,19 +1,18 @@
 """How much neighbouring weights disagree about adversarial gradients, against epsilon."""
 
-import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.directions import filter_normalized
-from athe_tf.analysis.options import AnalysisOptions
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.analysis.weights import WeightLoss
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
 from athe_tf.utils.errors import check
 
+if TYPE_CHECKING:
+    from athe_tf.analysis.weights import WeightLoss
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+
 class GradientScattering(AnalysisResult):
     """Differences of gradients and perturbations; made by `gradient_scattering`.
 
@@ -31,6 +30,8 @@ class GradientScattering(AnalysisResult):
     """
 
     analysis = "gradient_scattering"
+    summary = "gradients of neighbouring weights against epsilon (PAS)"
+    needs = "weights"
     panels = 2
     what_to_see = (
         "Two models whose weights are close. Left: the difference of their adversarial gradients; a rising "
@@ -42,6 +43,40 @@ class GradientScattering(AnalysisResult):
     epsilons: tuple[float, ...]
     gradient_differences: np.ndarray
     perturbation_cosines: np.ndarray
+
+    @classmethod
+    def compute(
+        cls,
+        subject: Subject,
+        *,
+        epsilons: tuple[float, ...] | None = argument(
+            None, "Radii, ascending. Defaults to 0, 1/4, 1/2, 1 and 3/2 times that of the attack."
+        ),
+        distance: float = argument(
+            0.01,
+            "Length of the step in a filter-normalized random direction, relative to that of each filter.",
+        ),
+    ) -> "GradientScattering":
+        """Measures how differently two models with neighbouring weights see their adversarial images.
+
+        The attack is repeated with each radius.
+
+        Reference:
+            Liu et al., "On the Loss Landscape of Adversarial Training", NeurIPS 2020.
+        """
+        epsilons = subject.radii(0.0, 0.25, 0.5, 1.0, 1.5) if epsilons is None else epsilons
+        check(distance > 0, f"`distance` must be above 0. Received: {distance}.")
+        loss = subject.weight_loss(subject.x)
+        step = distance * loss.filter_normalized(subject.options.seed)
+        found = [_at(subject, loss, step, e) for e in subject.track(epsilons, len(epsilons))]
+        differences, cosines = zip(*found, strict=True)
+        return cls(
+            **subject.facts(distance=distance),
+            norm=subject.attack.threat.norm,
+            epsilons=tuple(epsilons),
+            gradient_differences=np.array(differences),
+            perturbation_cosines=np.array(cosines),
+        )
 
     @property
     def key_numbers(self):
@@ -62,51 +97,7 @@ class GradientScattering(AnalysisResult):
         drawing.finish(right, f"epsilon ({unit})", "cosine of the perturbations")
 
 
-def gradient_scattering(
-    model,
-    data,
-    attack=None,
-    options: AnalysisOptions | None = None,
-    *,
-    epsilons: tuple[float, ...] | None = None,
-    distance: float = 0.01,
-) -> GradientScattering:
-    """Measures how differently two models with neighbouring weights see their adversarial images.
-
-    Example:
-
-    >>> result = athe_tf.analysis.gradient_scattering(model, (x, y), attack, epsilons=(0.0, 0.1))
-
-    Args:
-        model: A Keras model.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack, repeated with each radius. Defaults to PGD-10.
-        options: Number of images and the like.
-        epsilons: Radii, ascending. Defaults to 0, 1/4, 1/2, 1 and 3/2 times that of the attack.
-        distance: Length of the step in a filter-normalized random direction, relative to the length of each
-            filter. Defaults to 0.01.
-
-    Reference:
-        Liu et al., "On the Loss Landscape of Adversarial Training", NeurIPS 2020.
-    """
-    subject = Subject("gradient_scattering", model, data, attack, options)
-    epsilons = subject.radii(0.0, 0.25, 0.5, 1.0, 1.5) if epsilons is None else epsilons
-    check(len(epsilons) > 0, "`epsilons` must not be empty.")
-    check(distance > 0, f"`distance` must be above 0. Received: {distance}.")
-    loss = WeightLoss(subject.keras_model(), subject.x, subject.y, subject.options.batch_size)
-    step = distance * filter_normalized(loss, subject.options.seed)
-    found = [_at(subject, loss, step, e) for e in subject.track(epsilons, len(epsilons))]
-    differences, cosines = zip(*found, strict=True)
-    return GradientScattering(
-        **subject.facts(distance=distance),
-        norm=subject.attack.threat.norm,
-        epsilons=tuple(epsilons),
-        gradient_differences=np.array(differences),
-        perturbation_cosines=np.array(cosines),
-    )
-
-
-def _at(subject: Subject, loss: WeightLoss, step: np.ndarray, epsilon: float) -> tuple[float, float]:
+def _at(subject: Subject, loss: "WeightLoss", step: np.ndarray, epsilon: float) -> tuple[float, float]:
     """The difference of gradients, and the mean cosine of perturbations, at one radius."""
     attack = subject.attack.with_epsilon(epsilon) if epsilon > 0 else None
 
@@ -135,3 +126,6 @@ def _mean_of_numbers(values: np.ndarray) -> float:
     """The mean of those that are not NaN; NaN if all are."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
+
+
+gradient_scattering = function_of(GradientScattering.compute)

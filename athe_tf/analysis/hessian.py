@@ -1,17 +1,19 @@
 """The largest eigenvalues of the Hessian of the adversarial loss."""
 
-import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse.linalg
+import scipy
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
 from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.analysis.weights import WeightLoss
-from athe_tf.utils.errors import check, check_integer
+from athe_tf.analysis.subject import Subject, function_of
+from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
+
+if TYPE_CHECKING:
+    from athe_tf.analysis.weights import WeightLoss
 
 # Relative accuracy of an eigenvalue.
 TOLERANCE = 1e-4
@@ -39,7 +41,6 @@ def top_eigenpairs(
     Returns:
         The eigenvalues, largest first, and their eigenvectors as columns.
     """
-    check_integer("top", top, 1)
     check(top < size, f"There are {size} weights. Expected `top` below that. Received: top={top}.")
     operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=product, dtype=np.float64)
     start = np.random.default_rng(seed).normal(size=size)
@@ -48,7 +49,6 @@ def top_eigenpairs(
     return values[order], vectors[:, order]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Hessian(AnalysisResult):
     """The largest eigenvalues of the Hessian; made by `hessian`.
 
@@ -63,6 +63,8 @@ class Hessian(AnalysisResult):
     """
 
     analysis = "hessian"
+    summary = "largest eigenvalues of the adversarial loss in the weights (PAS)"
+    needs = "weights"
     what_to_see = (
         "Eigenvalues of the Hessian of the adversarial loss with respect to the weights, adversarial images "
         "held fixed. Higher bars: a more curved loss, on which large learning rates diverge."
@@ -70,6 +72,24 @@ class Hessian(AnalysisResult):
 
     eigenvalues: np.ndarray
     loss: float
+
+    @classmethod
+    def compute(
+        cls, subject: Subject, *, top: int = option(3, "Number of eigenvalues of hessian.", above=0)
+    ) -> "Hessian":
+        """Computes the largest eigenvalues of the Hessian of the adversarial loss in the weights.
+
+        Largest means the most positive, the directions in which the loss is most curved upwards. The power
+        iteration of the reference finds those of largest magnitude; near a minimum, both are the same.
+        Adversarial images are made once and stay fixed; batch normalization is in inference mode. Lanczos'
+        method needs some 20 to 60 Hessian-vector products, each about as long as two gradients of all images.
+
+        Reference:
+            Liu et al., "On the Loss Landscape of Adversarial Training", NeurIPS 2020.
+        """
+        loss = subject.weight_loss(subject.all_adversarial())
+        values, _ = eigenpairs(subject, loss, top)
+        return cls(**subject.facts(), eigenvalues=values, loss=loss.value())
 
     @property
     def key_numbers(self):
@@ -82,41 +102,7 @@ class Hessian(AnalysisResult):
         drawing.category_ticks(ax, [str(i + 1) for i in range(len(self.eigenvalues))])
 
 
-def hessian(model, data, attack=None, options: AnalysisOptions | None = None, *, top: int = 3) -> Hessian:
-    """Computes the largest eigenvalues of the Hessian of the adversarial loss in the weights.
-
-    Largest means the most positive, the directions in which the loss is most curved upwards. The power
-    iteration of the reference finds those of largest magnitude; near a minimum, both are the same.
-    Adversarial images are made once and stay fixed; batch normalization is in inference mode. Lanczos' method
-    needs some 20 to 60 Hessian-vector products, each about as long as two gradients of all images.
-
-    Example:
-
-    >>> result = athe_tf.analysis.hessian(model, (x, y), attack, top=1)
-
-    Args:
-        model: A Keras model.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. Defaults to PGD-10 within 8/255.
-        options: Number of images and the like.
-        top: Number of eigenvalues. Defaults to 3.
-
-    Reference:
-        Liu et al., "On the Loss Landscape of Adversarial Training", NeurIPS 2020.
-    """
-    subject = Subject("hessian", model, data, attack, options)
-    loss = adversarial_loss(subject)
-    values, _ = eigenpairs(subject, loss, top)
-    return Hessian(**subject.facts(), eigenvalues=values, loss=loss.value())
-
-
-def adversarial_loss(subject: Subject) -> WeightLoss:
-    """The loss of fixed adversarial images as a function of the weights."""
-    net = subject.keras_model()
-    return WeightLoss(net, subject.all_adversarial(), subject.y, subject.options.batch_size)
-
-
-def eigenpairs(subject: Subject, loss: WeightLoss, top: int):
+def eigenpairs(subject: Subject, loss: "WeightLoss", top: int):
     """The largest eigenvalues and their eigenvectors; progress counts products, whose number is unknown."""
     products = 0
 
@@ -127,3 +113,6 @@ def eigenpairs(subject: Subject, loss: WeightLoss, top: int):
         return loss.hessian_product(vector.reshape(-1))
 
     return top_eigenpairs(product, loss.size, top, subject.options.seed)
+
+
+hessian = function_of(Hessian.compute)

@@ -1,32 +1,22 @@
 """The loss on a plane through the weights, or through the pixels."""
 
-import dataclasses
-
 import numpy as np
-import tensorflow as tf
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.directions import filter_normalized, random_signs, unit_perturbations
-from athe_tf.analysis.hessian import adversarial_loss, eigenpairs
-from athe_tf.analysis.names import SPACES
-from athe_tf.analysis.options import AnalysisOptions
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
-from athe_tf.attacks import losses
-from athe_tf.utils.errors import check, check_choice, check_integer
+from athe_tf.analysis.hessian import eigenpairs
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
+from athe_tf.utils.errors import check
+from athe_tf.utils.options import option
 
+#: From each space to the directions that can span its plane; the first is the default.
+SPACES = {"weights": ("random", "eigenvectors"), "pixels": ("attack", "random")}
 #: Titles of the two axes, without the unit of pixels.
 TITLES = {
-    ("weights", "random"): (
-        "random direction 1 (times filter length)",
-        "random direction 2 (times filter length)",
-    ),
-    ("weights", "eigenvectors"): (
-        "1st eigenvector (length of the step)",
-        "2nd eigenvector (length of the step)",
-    ),
-    ("pixels", "attack"): ("towards the adversarial image", "random signs"),
-    ("pixels", "random"): ("random signs 1", "random signs 2"),
+    ("weights", "random"): [f"random direction {i} (times filter length)" for i in (1, 2)],
+    ("weights", "eigenvectors"): [f"{nth} eigenvector (length of the step)" for nth in ("1st", "2nd")],
+    ("pixels", "attack"): ["towards the adversarial image", "random signs"],
+    ("pixels", "random"): ["random signs 1", "random signs 2"],
 }
 MIDDLES = {
     "weights": "The mean loss of adversarial images, with the weights of the model",
@@ -37,14 +27,20 @@ LOSS = "mean loss (nats)"
 LEVELS = 12
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+def points_option(default: int):
+    """The size of a grid."""
+    return option(default, "Grid points of landscape and decision_map per direction.", least=3)
+
+
 class Landscape(AnalysisResult):
     """The mean loss on a grid; made by `landscape`.
 
     Example:
 
-    >>> athe_tf.analysis.landscape(model, (x, y), attack, space="pixels", points=3).losses.shape
+    >>> result = athe_tf.analysis.landscape(model, (x, y), attack, space="pixels", points=3)
+    >>> result.losses.shape
     (3, 3)
+    >>> axes = result.plot(projection="3d")  # a surface; without it, contours
 
     Args:
         space: `"weights"` or `"pixels"`.
@@ -55,6 +51,7 @@ class Landscape(AnalysisResult):
     """
 
     analysis = "landscape"
+    summary = "adversarial loss on a plane, in weights or pixels (PAS)"
     shared = False
     projections = (drawing.FLAT, drawing.DEEP)
     size = (5.2, 4.4)
@@ -64,6 +61,76 @@ class Landscape(AnalysisResult):
     norm: str
     steps: np.ndarray
     losses: np.ndarray
+
+    @classmethod
+    def compute(
+        cls,
+        subject: Subject,
+        *,
+        space: str = option("weights", "Where landscape walks.", choices=tuple(SPACES)),
+        directions: str | None = option(
+            None,
+            "Directions of landscape: random or eigenvectors in weights, attack or random in pixels. "
+            "[the first]",
+            choices=("random", "eigenvectors", "attack"),
+        ),
+        radius: float | None = argument(
+            None, "How far the plane reaches. Defaults to 0.5 in weights, twice epsilon in pixels."
+        ),
+        points: int = points_option(11),
+        loss: str = argument(
+            "ce", "In pixels, the name of an attack's loss; in weights it is always the default."
+        ),
+    ) -> "Landscape":
+        """Computes the mean loss on a plane through the weights or the pixels.
+
+        In weights, the images are adversarial ones of the model itself, made once; the directions are random
+        and filter-normalized, or the two largest eigenvectors of the Hessian. In pixels, the plane starts at
+        the clean images and pixels may leave [0, 1], so that the plane is not bent at the border; the
+        directions are each image's adversarial perturbation and random signs, or random signs twice, all of
+        length one in the norm of the attack. The plane in weights needs a Keras model.
+
+        Reference: https://arxiv.org/abs/1712.09913
+        """
+        from athe_tf.attacks import losses
+
+        check(
+            loss == "ce" or space == "pixels",
+            f"In the space of weights the loss is cross-entropy. Received: loss='{loss}'. Leave it out, or "
+            "use space='pixels'.",
+        )
+        check(
+            points % 2 == 1, f"`points` must be odd, so that the model is in the middle. Received: {points}."
+        )
+        directions = directions or SPACES[space][0]
+        in_weights = space == "weights"
+        reach = 0.5 if in_weights else 2 * subject.epsilon
+        radius = reach if radius is None else radius
+        steps = np.linspace(-radius, radius, points)
+        if in_weights:
+            values = _weight_plane(subject, directions, steps)
+        else:
+            values = _pixel_plane(subject, directions, steps, losses.get(loss))
+        grid, norm = f"{points} x {points}", subject.attack.threat.norm
+        facts = subject.facts(space=space, directions=directions, points=grid, loss=loss)
+        return cls(**facts, space=space, directions=directions, norm=norm, steps=steps, losses=values)
+
+    @classmethod
+    def check_options(cls, options, shown=str):
+        known = SPACES[options.space]
+        check(
+            options.directions in (None, *known),
+            f"In {options.space}, the directions of landscape are one of {list(known)}. Received: "
+            f"{shown('directions')}={options.directions}.",
+        )
+
+    @classmethod
+    def requirement(cls, own):
+        return "weights" if own.space == "weights" else cls.needs
+
+    @classmethod
+    def file_stem(cls, own):
+        return f"landscape_{own.space}_{own.directions or SPACES[own.space][0]}"
 
     @property
     def what_to_see(self):  # type: ignore[override]  # it depends on the space
@@ -124,73 +191,13 @@ def _draw_surface(ax, steps, losses, every) -> None:
         axis.labelpad = 14
 
 
-def landscape(
-    model,
-    data,
-    attack=None,
-    options: AnalysisOptions | None = None,
-    *,
-    space: str = "weights",
-    directions: str | None = None,
-    radius: float | None = None,
-    points: int = 11,
-    loss: str = "ce",
-) -> Landscape:
-    """Computes the mean loss on a plane through the weights or the pixels.
-
-    In weights, the images are adversarial ones of the model itself, made once. In pixels, the plane starts at
-    the clean images and pixels may leave [0, 1], so that the plane is not bent at the border.
-
-    Example:
-
-    >>> result = athe_tf.analysis.landscape(model, (x, y), attack, points=3)
-    >>> axes = result.plot(projection="3d")  # a surface; without it, contours
-
-    Args:
-        model: A Keras model; for pixels, anything that `athe_tf.victim` takes.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. Defaults to PGD-10 within 8/255.
-        options: Number of images and the like.
-        space: `"weights"` (default) or `"pixels"`.
-        directions: In weights `"random"` (default; filter-normalized) or `"eigenvectors"` (the two largest of
-            the Hessian); in pixels `"attack"` (default; each image's adversarial perturbation, and random
-            signs) or `"random"` (random signs twice), all of length one in the norm of the attack.
-        radius: How far the plane reaches. Defaults to 0.5 in weights, twice epsilon in pixels.
-        points: Number of positions along a direction, odd. Defaults to 11.
-        loss: In pixels, the name of an attack's loss. Defaults to `"ce"`; in weights it is always that.
-
-    Reference: https://arxiv.org/abs/1712.09913
-    """
-    check_choice("space", space, SPACES)
-    directions = SPACES[space][0] if directions is None else directions
-    check_choice("directions", directions, SPACES[space])
-    check_integer("points", points, 3)
-    check(
-        loss == "ce" or space == "pixels",
-        f"In the space of weights the loss is cross-entropy. Received: loss='{loss}'. Leave it out, or use "
-        "space='pixels'.",
-    )
-    check(points % 2 == 1, f"`points` must be odd, so that the model is in the middle. Received: {points}.")
-    subject = Subject("landscape", model, data, attack, options)
-    if radius is None:
-        radius = 0.5 if space == "weights" else 2 * subject.epsilon
-    steps = np.linspace(-radius, radius, points)
-    if space == "weights":
-        values = _weight_plane(subject, directions, steps)
-    else:
-        values = _pixel_plane(subject, directions, steps, losses.get(loss))
-    facts = subject.facts(space=space, directions=directions, points=f"{points} x {points}", loss=loss)
-    norm = subject.attack.threat.norm
-    return Landscape(**facts, space=space, directions=directions, norm=norm, steps=steps, losses=values)
-
-
 def _weight_plane(subject: Subject, directions: str, steps: np.ndarray) -> np.ndarray:
-    loss = adversarial_loss(subject)
+    loss = subject.weight_loss(subject.all_adversarial())
     seed = subject.options.seed
     if directions == "eigenvectors":
         first, second = eigenpairs(subject, loss, 2)[1].T
     else:
-        first, second = filter_normalized(loss, 2 * seed), filter_normalized(loss, 2 * seed + 1)
+        first, second = loss.filter_normalized(2 * seed), loss.filter_normalized(2 * seed + 1)
 
     def at(a, b):
         with loss.moved(a * first + b * second):
@@ -201,19 +208,23 @@ def _weight_plane(subject: Subject, directions: str, steps: np.ndarray) -> np.nd
 
 
 def _pixel_plane(subject: Subject, directions: str, steps: np.ndarray, function) -> np.ndarray:
+    import tensorflow as tf
+
     @tf.function(autograph=False, reduce_retracing=True)
     def total(x, y):
         return tf.reduce_sum(function(subject.victim.logits(x), y))
 
-    threat, seed, shape = subject.attack.threat, subject.options.seed, subject.x.shape[1:]
     # All images have the same random directions, so that the batch size does not matter.
-    first, second = (random_signs(threat, shape, 2 * seed + i) for i in range(2))
+    first, second = (subject.random_signs(2 * subject.options.seed + i) for i in range(2))
     sums = np.zeros((len(steps), len(steps)))
     for x, y, ids in subject.batches():
         if directions == "attack":
-            first = unit_perturbations(threat, subject.adversarial(x, y, ids) - x)
+            first = subject.unit_perturbations(subject.adversarial(x, y, ids) - x)
         for row, b in enumerate(steps):
             for column, a in enumerate(steps):
                 moved = x + tf.cast(a * first + b * second, x.dtype)
                 sums[row, column] += float(total(moved, y))
     return sums / len(subject)
+
+
+landscape = function_of(Landscape.compute)

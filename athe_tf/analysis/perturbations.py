@@ -1,20 +1,16 @@
 """What adversarial perturbations look like: Fig. 2 right of the HE paper."""
 
-import dataclasses
-
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.options import AnalysisOptions
-from athe_tf.analysis.result import AnalysisResult
-from athe_tf.analysis.subject import Subject
+from athe_tf.analysis.result import AnalysisResult, argument
+from athe_tf.analysis.subject import Subject, function_of
 
 COLUMNS = ("clean", "attacked", "change")
 # Pixels of white between two images.
 GAP = 2
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Perturbations(AnalysisResult):
     """Images with their perturbations; made by `perturbations`.
 
@@ -32,6 +28,7 @@ class Perturbations(AnalysisResult):
     """
 
     analysis = "perturbations"
+    summary = "clean and adversarial images with their difference (HE, Fig. 2 right)"
     shared = False
     what_to_see = (
         "Rows: images, with their label and the one after the attack. Right column: the perturbation, "
@@ -45,6 +42,29 @@ class Perturbations(AnalysisResult):
     labels: np.ndarray
     predicted: np.ndarray
     class_names: tuple[str, ...]
+
+    @classmethod
+    def compute(
+        cls,
+        subject: Subject,
+        *,
+        count: int = argument(5, "Number of images, instead of `max_examples`.", least=1),
+    ) -> "Perturbations":
+        """Attacks a few images and shows what was added to them."""
+        adversarial = subject.all_adversarial()
+        logits = subject.predicted(adversarial)
+        return cls(
+            **subject.facts(),
+            clean=subject.x,
+            adversarial=adversarial,
+            labels=subject.y,
+            predicted=logits.argmax(axis=1),
+            class_names=subject.class_names(logits.shape[1]),
+        )
+
+    @classmethod
+    def used_images(cls, own, most):
+        return own.count
 
     @property
     def normalized(self) -> np.ndarray:
@@ -82,31 +102,4 @@ def _row(images) -> np.ndarray:
     return np.concatenate(padded, axis=1)
 
 
-def perturbations(
-    model, data, attack=None, options: AnalysisOptions | None = None, *, count: int = 5
-) -> Perturbations:
-    """Attacks a few images and shows what was added to them.
-
-    Example:
-
-    >>> result = athe_tf.analysis.perturbations(model, (x, y), attack, count=2)
-
-    Args:
-        model: A Keras model, or anything that `athe_tf.victim` takes.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. Defaults to PGD-10 within 8/255.
-        options: The seed and the like; of the images, the first `count` are used.
-        count: Number of images. Defaults to 5.
-    """
-    options = dataclasses.replace(options or AnalysisOptions(), max_examples=count)
-    subject = Subject("perturbations", model, data, attack, options)
-    adversarial = subject.all_adversarial()
-    logits = subject.predicted(adversarial)
-    return Perturbations(
-        **subject.facts(),
-        clean=subject.x,
-        adversarial=adversarial,
-        labels=subject.y,
-        predicted=logits.argmax(axis=1),
-        class_names=subject.class_names(logits.shape[1]),
-    )
+perturbations = function_of(Perturbations.compute)

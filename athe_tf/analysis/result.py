@@ -1,14 +1,20 @@
-"""What an analysis returns."""
+"""The base of all analyses: how one is computed, drawn and compared."""
 
 import dataclasses
+import functools
+import inspect
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import check, check_choice, check_integer
+from athe_tf.utils.options import option
+
+#: An option that is no flag.
+argument = functools.partial(option, flag=False)
 
 
 class Picture:
@@ -43,11 +49,13 @@ class Picture:
         return drawing.plot(self.results, ax, self.caption, projection)
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class AnalysisResult(Picture):
-    """The numbers of an analysis of one model, and how to draw them.
+    """An analysis: how its numbers are computed for one model, and how to draw them.
 
-    A subclass adds fields, `what_to_see`, `key_numbers` and `draw`.
+    A subclass is a frozen dataclass. It adds fields, `analysis`, `summary`, `what_to_see`, `key_numbers`,
+    `compute` and `draw`.
 
     Example:
 
@@ -62,8 +70,14 @@ class AnalysisResult(Picture):
         settings: Settings of the analysis, for captions and files.
     """
 
-    #: The name of the analysis.
+    #: The name of the analysis, of its function and of its file.
     analysis: ClassVar[str]
+    #: What it shows, in a few words.
+    summary: ClassVar[str]
+    #: What a model must have: `"logits"`, `"features"`, `"weights"` or `"angles"`.
+    needs: ClassVar[str] = "logits"
+    #: A dataclass of the options of the analysis, made from the signature of `compute`.
+    options: ClassVar[type]
     #: Number of panels of a picture.
     panels: ClassVar[int] = 1
     #: Whether several models share the panels, or get panels of their own.
@@ -78,6 +92,65 @@ class AnalysisResult(Picture):
     model: str
     images: int
     settings: dict[str, Any]
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        dataclasses.dataclass(frozen=True, kw_only=True, repr=False)(cls)
+        named = [p for p in inspect.signature(cls.compute).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        fields = [(p.name, p.annotation, p.default) for p in named]
+        cls.options = dataclasses.make_dataclass(f"{cls.__name__}Options", fields, frozen=True, kw_only=True)
+
+    @classmethod
+    def compute(cls, *args: Any, **own: Any) -> Any:
+        """Computes the numbers.
+
+        The arguments of the public function and the flags of `bin/analyze` are derived from the options,
+        without TensorFlow; its docstring becomes that of the function.
+
+        Args:
+            *args: The `Subject`: a model with its images and its attack.
+            **own: The options. A subclass names each, with a default made by `option` or `argument`.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def chosen(cls, given: dict[str, Any]):
+        """All options of the analysis, of which some are given; raises `InputError` if they cannot be."""
+        own = cls.options(**given)
+        for field in dataclasses.fields(cls.options):
+            value, rules = getattr(own, field.name), field.metadata
+            if rules["choices"] and value is not None:
+                check_choice(field.name, value, rules["choices"])
+            if field.type is int:
+                above = rules["above"]
+                check_integer(field.name, value, rules["least"] if above is None else above + 1)
+            check(np.size(value) > 0, f"`{field.name}` must not be empty.")
+        cls.check_options(own)
+        return own
+
+    @classmethod
+    def check_options(cls, options, shown: Callable[[str], str] = str) -> None:
+        """Raises `InputError` unless options that are flags go together.
+
+        Args:
+            options: Has them as attributes.
+            shown: From the name of an option to how messages call it.
+        """
+
+    @classmethod
+    def requirement(cls, own) -> str:
+        """What a model must have with these options."""
+        return cls.needs
+
+    @classmethod
+    def used_images(cls, own, most: int) -> int:
+        """How many of the first images are used with these options, if `most` are wanted."""
+        return most
+
+    @classmethod
+    def file_stem(cls, own) -> str:
+        """The name of files without a suffix: variants of an analysis do not replace each other."""
+        return cls.analysis
 
     @property
     def results(self):
@@ -159,19 +232,8 @@ class Comparison(Picture):
         return "\n".join(map(repr, self.results))
 
 
-def compare(results: Sequence[AnalysisResult]) -> Comparison:
-    """Puts the results of one analysis for several models into one picture.
-
-    Example:
-
-    >>> options = [athe_tf.analysis.AnalysisOptions(name=name) for name in ("a", "b")]
-    >>> results = [athe_tf.analysis.linearity(model, (x, y), attack, o, epsilons=(0.1,)) for o in options]
-    >>> axes = athe_tf.analysis.compare(results).plot()
-
-    Args:
-        results: At least two results of the same analysis with the same settings.
-    """
-    return Comparison(results)
+# The verb for it.
+compare = Comparison
 
 
 def _number_text(name: str, sign: str, value: float) -> str:

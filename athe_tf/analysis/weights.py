@@ -69,9 +69,24 @@ class WeightLoss:
         """Sums over images as one flat mean."""
         return np.concatenate([part.numpy().astype("float64").ravel() for part in sums]) / len(self.x)
 
-    def values(self) -> np.ndarray:
-        """The weights themselves, flat."""
-        return np.concatenate([v.numpy().astype("float64").ravel() for v in self.variables])
+    def filter_normalized(self, seed: int) -> np.ndarray:
+        """A random direction whose filters are as long as those of the model (Li et al., 2018).
+
+        A filter is what leads to one output: all but the last axis of a kernel. Vectors, such as biases and
+        the weights of batch normalization, do not move.
+
+        Reference: https://arxiv.org/abs/1712.09913
+        """
+        rng, parts = np.random.default_rng(seed), []
+        for variable in self.variables:
+            weights = variable.numpy().astype("float64")
+            if weights.ndim < 2:
+                parts.append(np.zeros(weights.size))
+                continue
+            noise, axes = rng.normal(size=weights.shape), tuple(range(weights.ndim - 1))
+            lengths = [np.sqrt((v**2).sum(axis=axes, keepdims=True)) for v in (weights, noise)]
+            parts.append((noise * lengths[0] / np.maximum(lengths[1], 1e-12)).ravel())
+        return np.concatenate(parts)
 
     @contextlib.contextmanager
     def moved(self, vector: np.ndarray) -> Iterator[None]:

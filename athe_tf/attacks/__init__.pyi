@@ -5,7 +5,7 @@ from .constraint_relaxation import ConstraintRelaxation
 from .ddn import DDN
 from .deepfool import DeepFool
 from .engine.attack import Attack
-from .engine.results import AttackResult
+from .engine.results import AttackResult, RoundResult
 from .engine.victim import Victim, victim
 from .epsilon_search import EpsilonSearch
 from .estimated_gradient import NES, SPSA
@@ -14,6 +14,7 @@ from .feature import FeatureAttack
 from .feature_norm import FeatureNormPGD
 from .fmn import FMN
 from .gradient import BIM, FGSM, MIM, PGD, AdaptivePGD, CWLinf
+from .gradient_attack import IterativeAttack
 from .local_linearity import LocalLinearity
 from .multitargeted import MultiTargeted
 from .rays import RayS
@@ -51,9 +52,11 @@ __all__ = [
     "EpsilonSearch",
     "FeatureAttack",
     "FeatureNormPGD",
+    "IterativeAttack",
     "LocalLinearity",
     "MultiTargeted",
     "RayS",
+    "RoundResult",
     "ScaleSweepPGD",
     "Spatial",
     "Square",

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from athe_tf.attacks import losses
 from athe_tf.attacks.apgd_steps import Iterate, StepPolicy, choose, step_policy
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.gradients import mean_gradient
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.loop import LoopResult, shrinking_loop
+from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient_attack import GradientAttack
 from athe_tf.attacks.targets import TargetRounds
@@ -31,9 +31,6 @@ class Climb(NamedTuple):
 
     x_adv: Any
     success: Any
-    queries: Any
-    gradients: Any
-    nonfinite: Any
     best: Iterate
     memory: Any  # of the step policy
 
@@ -105,20 +102,25 @@ class APGD(GradientAttack):
         ]
         return [*early, (self.threat, max(self.steps - sum(steps for _, steps in early), 1))]
 
-    def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs, stop: bool) -> Climb:
+    def costs(self, victim: Victim) -> Costs:
+        stages, samples = self.stages(), self.eot_samples
+        steps = sum(steps for _, steps in stages)
+        return Costs(steps, samples, samples, before=self.passes_before(), after=len(stages))
+
+    def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs, stop: bool) -> LoopResult:
         """One round; with `stop`, images leave the batch as soon as an iterate succeeds."""
         inputs = self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
         seed = self.round_seed(victim, seed, round_index)
         policies = [step_policy(threat, steps) for threat, steps in self.stages()]
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        start, costs, resumed = policies[0].start(x, ids, seed), [zeros] * 3, len(policies) > 1
+        start, resumed = policies[0].start(x, ids, seed), len(policies) > 1
+        counts = [0, 0, 0, 0]
         for policy in policies:
             leave = stop and policy is policies[-1]
-            climb = self._climb_in(victim, policy, x, y, inputs, start, costs, resumed, leave)
-            start, costs = climb.best.x, [climb.queries, climb.gradients, climb.nonfinite]
-        return climb
+            loop = self._climb_in(victim, policy, x, y, inputs, start, resumed, leave)
+            start, counts = loop.state.best.x, [a + b for a, b in zip(counts, loop[1:], strict=True)]
+        return LoopResult(loop.state, *counts)
 
-    def _climb_in(self, victim, policy: StepPolicy, x, y, inputs, start, costs, resumed, stop: bool) -> Climb:
+    def _climb_in(self, victim, policy: StepPolicy, x, y, inputs, start, resumed, stop: bool) -> LoopResult:
         def body(i, state: Climb, constants):
             images, labels, inputs = constants
             objective = self.objective(victim, labels, inputs)
@@ -128,55 +130,39 @@ class APGD(GradientAttack):
                 return loss, (loss, logits)
 
             (loss, logits), gradient, bad = mean_gradient(measured, state.x_adv, self.eot_samples)
-            wrong = self.succeeded(logits, labels)
+            wrong, judged = self.verdict(victim, state.x_adv, logits, labels)
             here = Iterate(state.x_adv, gradient, loss)
             best = choose(loss > state.best.loss, here, state.best)
             here, memory = policy.checkpoint(i, images, here, best, state.memory)
             stepped, memory = policy.step(i, images, here, memory)
             done = wrong if stop else tf.zeros_like(wrong)
-            climb = Climb(
-                where_rows(done, state.x_adv, stepped),
-                wrong,
-                state.queries + self.eot_samples,
-                state.gradients + self.eot_samples,
-                state.nonfinite + bad,
-                best,
-                memory,
-            )
-            return climb, done
+            return Climb(where_rows(done, state.x_adv, stepped), wrong, best, memory), done, bad, judged
 
         def measure_last(state: Climb, constants):
             _, labels, inputs = constants
             loss, logits = self.objective(victim, labels, inputs)(state.x_adv)
             best = choose(loss > state.best.loss, Iterate(state.x_adv, state.best.gradient, loss), state.best)
-            success = self.succeeded(logits, labels)
-            return state._replace(success=success, queries=state.queries + 1, best=best)
+            success, judged = self.verdict(victim, state.x_adv, logits, labels, last=True)
+            return state._replace(success=success, best=best), judged
 
         start = policy.threat.project(x, start)
         nothing_yet = Iterate(start, tf.zeros_like(x), tf.fill(tf.shape(x)[:1], -math.inf))
         unsolved = tf.zeros(tf.shape(x)[:1], tf.bool)
-        memory = policy.memory(x, start, resumed)
-        queries, gradients, nonfinite = costs
-        state = Climb(start, unsolved, queries, gradients, nonfinite, nothing_yet, memory)
+        state = Climb(start, unsolved, nothing_yet, policy.memory(x, start, resumed))
         return shrinking_loop(body, state, (x, y, inputs), policy.steps, measure_last)
 
-    def round_passes(self, victim: Victim) -> float:
-        return self.eot_samples * super().round_passes(victim)
-
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """One round."""
-        inputs = self.clean_inputs(victim, x)
-        climb = self.climb(victim, x, y, ids, seed, round_index, inputs, stop=True)
-        norm = tf.where(climb.success, self.threat.distance(x, climb.x_adv), math.inf)
-        queries = climb.queries + len(inputs)
-        return Attempt(climb.x_adv, climb.success, queries, climb.gradients, norm, climb.nonfinite)
+        inputs = self.clean_inputs(victim, x, y)
+        loop = self.climb(victim, x, y, ids, seed, round_index, inputs, stop=True)
+        return self.round_result(victim, x, loop.state.x_adv, loop.state.success, loop)
 
     def craft(self, victim: Victim, x, y, ids, seed):
         """The points of highest loss; of several rounds the best."""
-        inputs = self.clean_inputs(victim, x)
+        inputs = self.clean_inputs(victim, x, y)
 
         def climb(round_index):
-            return self.climb(victim, x, y, ids, seed, round_index, inputs, stop=False).best.x
+            return self.climb(victim, x, y, ids, seed, round_index, inputs, stop=False).state.best.x
 
         return self.best_of_rounds(climb, victim, x, y, inputs)
 
@@ -204,8 +190,8 @@ class APGDDLR(APGD):
     def check_victim(self, victim):
         check_dlr(victim.num_classes)
 
-    def seen(self, victim, x):
-        seen, logits = super().seen(victim, x)
+    def loss_logits(self, victim, x):
+        seen, logits = super().loss_logits(victim, x)
         check_dlr(logits.shape[-1])  # the number of classes of a callable is known only here
         return seen, logits
 

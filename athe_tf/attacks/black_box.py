@@ -5,7 +5,8 @@ import tensorflow as tf
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import best_round
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.loop import LoopResult
+from athe_tf.attacks.engine.results import RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
@@ -26,35 +27,32 @@ class BlackBoxAttack(Attack):
     not counted, because nothing depends on them.
     """
 
-    def judged(self, victim: Victim, x, y):
+    def margin_and_success(self, victim: Victim, x, y):
         """`(the margin, which is maximized; success)` of each image, for one query."""
         logits = victim.logits(x)
-        return self.aim * losses.margin(logits, y), self.succeeded(logits, y)
+        return self.loss_sign * losses.margin(logits, y), self.succeeded(logits, y)
 
-    def successes(self, victim: Victim, x, y, tested):
-        """Which of the `tested` images succeed; the others cost no query."""
-        rows = tf.where(tested)
-        none = tf.zeros_like(tested)
+    def search(self, victim: Victim, x, y, ids, seed) -> LoopResult:
+        """One search; graph code.
 
-        def test():
-            success = self.succeeded(victim.logits(tf.gather_nd(x, rows)), tf.gather_nd(y, rows))
-            return tf.tensor_scatter_nd_update(none, rows, success)
-
-        return tf.cond(tf.reduce_any(tested), test, lambda: none)
-
-    def search(self, victim: Victim, x, y, ids, seed) -> tuple:
-        """`(the best images found, whether the model is wrong there, queries)`; graph code.
-
-        A fourth value is the size of a perturbation that the norm of the threat model does not measure.
+        Its state begins with the best images, and whether the model is wrong there. With `measures_size` it
+        ends with the size of the perturbation.
         """
         raise NotImplementedError
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    #: Whether `search` measures perturbations that the norm of the threat model does not measure.
+    measures_size = False
+
+    def extra_queries(self, loop: LoopResult):
+        """Queries of an image beyond those of each step."""
+        return 0
+
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """One search."""
-        x_adv, success, queries, *sizes = self.search(victim, x, y, ids, rng.fold(seed, round_index))
-        norm = tf.where(success, sizes[0] if sizes else self.threat.distance(x, x_adv), float("inf"))
-        zeros = tf.zeros_like(queries)
-        return Attempt(x_adv, success, queries, zeros, norm, zeros)
+        loop = self.search(victim, x, y, ids, rng.fold(seed, round_index))
+        x_adv, success, *rest = loop.state
+        norm = tf.where(success, rest[-1], float("inf")) if self.measures_size else None
+        return self.round_result(victim, x, x_adv, success, loop, norm=norm, extra=self.extra_queries(loop))
 
     # Already graph code: AutoGraph, in a caller's function, would take seconds to minutes to rewrite it.
     @tf.autograph.experimental.do_not_convert
@@ -62,6 +60,9 @@ class BlackBoxAttack(Attack):
         """The best images found, adversarial or not; of several restarts those with the largest margin."""
 
         def climb(round_index):
-            return self.search(victim, x, y, ids, rng.fold(seed, round_index))[0]
+            return self.search(victim, x, y, ids, rng.fold(seed, round_index)).state[0]
 
-        return best_round(climb, self.rounds(victim), lambda v: self.judged(victim, v, y)[0], x, victim)
+        def score(images):
+            return self.margin_and_success(victim, images, y)[0]
+
+        return best_round(climb, self.rounds(victim), score, x, victim)

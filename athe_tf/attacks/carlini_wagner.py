@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.arguments import check_at_least, check_positive
 from athe_tf.attacks.engine.gradients import gradient_of
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.losses import margin
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
@@ -44,8 +44,6 @@ class Search(NamedTuple):
     runs: Any  # finished
     nearest: Any  # adversarial image, in l2
     length: Any  # of its perturbation, in l2
-    passes: Any  # forward, and backward
-    nonfinite: Any
 
 
 class CWL2(MinimumNormAttack):
@@ -109,23 +107,27 @@ class CWL2(MinimumNormAttack):
         self.confidence = confidence
         self.restarts = int(restarts)
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def costs(self, victim: Victim) -> Costs:
+        steps = self.search_steps * self.steps
+        return super().costs(victim)._replace(steps=steps, after=int(self.clip_to_epsilon))
+
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """All searches, side by side; an iteration is one forward and one backward pass."""
 
         def body(i, state, constants):
             *seen, start = constants
-            search = self._next_run(self._iterate(victim, state, *seen), start)
-            return search, search.runs >= self.search_steps
+            search, *events = self._iterate(victim, state, *seen)
+            search = self._next_run(search, start)
+            return search, search.runs >= self.search_steps, *events
 
         origin = tf.atanh(TANH_SHRINK * (2.0 * x - 1.0))
         beside = START_NOISE * rng.normal(rng.fold(seed, round_index), ids, x.shape[1:])
         start = tf.where(round_index > 0, beside, tf.zeros_like(x))
         constants = [x, y, origin, start]
-        search = shrinking_loop(body, self._initial(x, start), constants, self.search_steps * self.steps)
-        found = tf.math.is_finite(search.length)
-        norm = tf.where(found, self.threat.distance(x, search.nearest), float("inf"))
-        costs = search.passes, search.passes, search.nonfinite
-        return self.outcome(victim, x, y, search.nearest, norm, *costs)
+        loop = shrinking_loop(body, self._initial(x, start), constants, self.costs(victim).steps)
+        found = tf.math.is_finite(loop.state.length)
+        norm = tf.where(found, self.threat.distance(x, loop.state.nearest), float("inf"))
+        return self.outcome(victim, x, y, loop.state.nearest, norm, loop)
 
     def _initial(self, x, start) -> Search:
         zeros, count = tf.zeros_like(x), tf.zeros(tf.shape(x)[:1], tf.int32)
@@ -145,27 +147,25 @@ class CWL2(MinimumNormAttack):
             runs=count,
             nearest=x,
             length=never,
-            passes=count,
-            nonfinite=count,
         )
 
-    def _iterate(self, victim: Victim, search: Search, images, labels, origin) -> Search:
-        """One evaluation, and one step of Adam."""
+    def _iterate(self, victim: Victim, search: Search, images, labels, origin) -> tuple:
+        """One evaluation, and one step of Adam: `(search, non-finite gradients, questions to the judge)`."""
 
         def objective(offset):
             image = 0.5 * (1.0 + tf.tanh(origin + offset))
-            logits = victim.logits(image)
+            logits = victim.source.logits(image)
             length = tf.reduce_sum(tf.square(image - images), axis=[1, 2, 3])
-            penalty = tf.nn.relu(self.confidence - self.aim * margin(logits, labels))
+            penalty = tf.nn.relu(self.confidence - self.loss_sign * margin(logits, labels))
             loss = length + search.c * penalty
             return loss, (loss, image, logits, tf.sqrt(tf.stop_gradient(length)))
 
         (loss, image, logits, length), gradient, bad = gradient_of(objective, search.offset)
-        success = self._succeeded(logits, labels)
+        success, judged = self.verdict(victim, image, self._handicapped(logits, labels), labels)
         nearer = success & (length < search.length)
         adam = search.adam.updated(gradient)
         unbiased, root = adam.unbiased(per_example(tf.cast(search.iteration + 1, tf.float32)))
-        return search._replace(
+        search = search._replace(
             offset=search.offset - self.learning_rate * per_example(search.rate) * unbiased / root,
             adam=adam,
             iteration=search.iteration + 1,
@@ -174,14 +174,13 @@ class CWL2(MinimumNormAttack):
             found=search.found | success,
             nearest=where_rows(nearer, image, search.nearest),
             length=tf.where(nearer, length, search.length),
-            passes=search.passes + 1,
-            nonfinite=search.nonfinite + bad,
         )
+        return search, bad, judged
 
-    def _succeeded(self, logits, labels):
-        """Success with a gap of `confidence`."""
+    def _handicapped(self, logits, labels):
+        """Logits that are wrong only with a gap of `confidence`."""
         handicap = tf.one_hot(labels, tf.shape(logits)[-1], on_value=self.confidence, off_value=0.0)
-        return self.succeeded(logits + self.aim * handicap, labels)
+        return logits + self.loss_sign * handicap
 
     def _next_run(self, search: Search, start) -> Search:
         """Ends the runs that are over or make no progress, and restarts their images with another c."""

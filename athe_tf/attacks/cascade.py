@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from athe_tf.attacks.engine import model_checks
-from athe_tf.attacks.engine.attack import Attack, checked_batch
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.clean_facts import CleanFacts
 from athe_tf.attacks.engine.driver import clean_pass
 from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.utils.errors import InputError, NotApplicable, check
+from athe_tf.utils.images_and_labels import checked_batch
 
 BLACK_BOX = ("square",)
 # Passes through a randomized model that attacks for such models average.
@@ -20,6 +20,42 @@ EOT_SAMPLES = 20
 CHECK_QUERIES = 1 + model_checks.REPEATED_PASSES + 1
 # If Square alone finds more than this share of all images, gradients may mislead.
 SUSPICIOUS_SHARE = 0.002
+
+
+class CascadeSchedule(Schedule):
+    """Several attacks, each on the survivors of the last, with checks of the model before and after."""
+
+    check_passes = (CHECK_QUERIES, 1)
+
+    def members(self, victim: Victim) -> list[Attack]:
+        """The attacks that can be run on this victim: DLR needs a third class."""
+        return [member for member in self.attack.attacks if _applicable(member, victim)]
+
+    def remarks(self, victim: Victim, result: AttackResult, told: list[str]) -> list[str]:
+        """What a reader must know about the cascade, the model and the result."""
+        return [*self.attack.shortcomings(victim), *told, *self.attack.suspicions(result)]
+
+    def check_model(self, victim: Victim, x, y, known: CleanFacts | None = None) -> list[str]:
+        """Warnings about a model, from a batch of images; raises `InputError` for probabilities."""
+        if known is None:
+            _, logits = clean_pass(victim, x, y, len(x))
+            model_checks.check_logits(logits)
+            notes = model_checks.scale_warnings(logits, y)
+            deterministic = model_checks.deterministic_logits(victim, x)
+        else:
+            notes, deterministic = list(known.warnings), known.deterministic
+        if not deterministic and not self.attack.averages:
+            notes.append(
+                "The logits of the model change from pass to pass. Use 'autoattack-rand', which averages "
+                f"{EOT_SAMPLES} passes; {self.attack.title} over-estimates its robustness."
+            )
+        flat = model_checks.zero_gradients(victim, x, y) if known is None else known.zero_gradients()
+        if flat > 0:
+            notes.append(
+                f"{flat:.1%} of the images have a zero gradient. Gradient attacks cannot move them; trust "
+                "only the black-box attack."
+            )
+        return notes
 
 
 class Cascade(Attack):
@@ -33,6 +69,7 @@ class Cascade(Attack):
     title = "A cascade"
     #: Whether it averages the passes of randomized models.
     averages = False
+    schedule_class = CascadeSchedule
 
     def compose(self, attacks: Sequence[Attack]) -> None:
         """Sets the attacks, in order; raises `InputError` unless they fit together."""
@@ -52,47 +89,12 @@ class Cascade(Attack):
             return []
         return [f"Left out: {left_out}, which need more than {victim.num_classes} classes."]
 
-    def cascade(self, victim: Victim) -> list[Attack]:
-        """The attacks that can be run on this victim: DLR needs a third class."""
-        return [member for member in self.attacks if _applicable(member, victim)]
-
     def rounds(self, victim: Victim) -> int:
-        return sum(member.rounds(victim) for member in self.cascade(victim))
+        return sum(member.rounds(victim) for member in self.schedule.members(victim))
 
     def craft(self, victim: Victim, x, y, ids, seed):
         usage = "attack.run(model, x, y). Train, and validate, with an attack such as PGD or APGD"
         raise InputError(f"{self.title} is for evaluation: {usage}.")
-
-    def run(
-        self,
-        model,
-        x,
-        y,
-        ids=None,
-        seed=0,
-        batch_size: int = 128,
-        progress=None,
-        state=None,
-        known=None,
-        max_passes=None,
-    ):
-        """As the `run` of every attack; `result.notes` has warnings about the model and the result."""
-        victim = as_victim(model)
-        if known is None:
-            x, y = checked_batch(x, y, victim.num_classes)
-        notes = self.check_model(victim, x[:batch_size], y[:batch_size], known)
-        result = super().run(victim, x, y, ids, seed, batch_size, progress, state, known, max_passes)
-        first = np.arange(len(x)) < batch_size
-        checked = first if known is None or known.checked is None else known.checked
-        result.queries[checked] += CHECK_QUERIES
-        result.gradients[checked] += 1
-        result.notes = self.remarks(victim, result, max_passes, notes)
-        return result
-
-    def remarks(self, victim, result, max_passes, about_model=()) -> list[str]:
-        """What a reader must know about the model, the cascade and its result."""
-        told = super().remarks(victim, result, max_passes, about_model)
-        return [*self.shortcomings(victim), *told, *self.suspicions(result)]
 
     def run_individually(self, model, x, y, **kwargs) -> dict[str, AttackResult]:
         """Every attack of the cascade on all images, by name.
@@ -106,9 +108,9 @@ class Cascade(Attack):
         victim, state = as_victim(model), kwargs.pop("state", None)
         x, y = checked_batch(x, y, victim.num_classes)
         first = slice(kwargs.get("batch_size", 128))
-        notes = self.check_model(victim, x[first], y[first])
+        notes = self.schedule.check_model(victim, x[first], y[first])
         results = {}
-        for member in self.cascade(victim):
+        for member in self.schedule.members(victim):
             path = None if state is None else f"{state}.{member.name}.npz"
             results[member.name] = member.run(victim, x, y, state=path, **kwargs)
         notes = [*self.shortcomings(victim), *notes, *black_box_suspicions(results)]
@@ -123,28 +125,6 @@ class Cascade(Attack):
             robust = 100 * result.robust_after(stage).mean()
             lines.append(f"{stage.name:<10} {robust:6.2f} %  {stage.seconds:8.1f} s")
         return "\n".join(lines)
-
-    def check_model(self, victim: Victim, x, y, known: CleanFacts | None = None) -> list[str]:
-        """Warnings about a model, from a batch of images; raises `InputError` for probabilities."""
-        if known is None:
-            _, logits = clean_pass(victim, x, y, len(x))
-            model_checks.check_logits(logits)
-            notes = model_checks.scale_warnings(logits, y)
-            deterministic = model_checks.deterministic_logits(victim, x)
-        else:
-            notes, deterministic = list(known.warnings), known.deterministic
-        if not deterministic and not self.averages:
-            notes.append(
-                "The logits of the model change from pass to pass. Use 'autoattack-rand', which averages "
-                f"{EOT_SAMPLES} passes; {self.title} over-estimates its robustness."
-            )
-        flat = model_checks.zero_gradients(victim, x, y) if known is None else known.zero_gradients()
-        if flat > 0:
-            notes.append(
-                f"{flat:.1%} of the images have a zero gradient. Gradient attacks cannot move them; trust "
-                "only the black-box attack."
-            )
-        return notes
 
     def suspicions(self, result: AttackResult) -> list[str]:
         """A warning if Square finds adversarial examples that the gradient attacks before it missed."""

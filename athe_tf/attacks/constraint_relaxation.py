@@ -7,11 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks import losses
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least, check_positive
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import gradient_of
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.loop import LoopResult, shrinking_loop
+from athe_tf.attacks.engine.results import Costs, RoundResult
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization
 from athe_tf.attacks.targets import ranked_target
@@ -37,11 +38,52 @@ class Search(NamedTuple):
 
     x_adv: Any
     success: Any
-    queries: Any
-    gradients: Any
-    nonfinite: Any
     closest: Any  # smallest margin at a tested point, z_y - max z_j
     distance: Any  # smallest linearized distance to the target's boundary, in epsilons
+
+
+class RelaxationSchedule(Schedule):
+    """A short PGD, the ranking of the targets, the first start of all targets, then all their restarts.
+
+    An image remembers its targets, the distance to each in epsilons, and the smallest margin it had.
+    """
+
+    rounds_in_parallel = True
+
+    def memory_columns(self, victim: Victim) -> int:
+        return 2 * self.attack.target_count(victim) + 1
+
+    def independent_rounds(self, victim: Victim, round_index: int) -> int:
+        """The first start of all targets; then, for those that came close to one, all restarts."""
+        ends = (
+            1,
+            TARGET_ROUNDS,
+            TARGET_ROUNDS + self.attack.target_count(victim),
+            self.attack.rounds(victim),
+        )
+        return next(end for end in ends if end > round_index) - round_index
+
+    def eligible(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray | None:
+        """All images take part in the first start of each target; then those that came close to it."""
+        rank, restart = self.attack.split(victim, round_index)
+        return None if restart < 1 else distances(memory)[:, rank] < self.attack.come_close
+
+    def craft_passes(self, victim: Victim) -> float:
+        """Of an image all of whose targets are given up in the first cycle, as most are."""
+        attack = self.attack
+        count = attack.target_count(victim)
+        per_target = 2.0 * (JUDGED + 1) + RELAXED
+        return 2.0 * FIRST_STEPS + 1.0 + 1.0 + attack.candidate_count(victim) + count * per_target
+
+
+def distances(memory):
+    """Of a memory of `cr`, the distance to each target in epsilons; infinite before its first start."""
+    return memory[:, memory.shape[1] // 2 : -1]
+
+
+def closest_margin(memory):
+    """Of a memory of `cr`, the smallest margin `z_y - max z_j` of each image at any tested point."""
+    return memory[:, -1]
 
 
 class ConstraintRelaxation(Attack):
@@ -89,7 +131,7 @@ class ConstraintRelaxation(Attack):
     name = "cr"
     norms = ("linf", "l2")
     number_argument = "cycles"
-    rounds_in_parallel = True
+    schedule_class = RelaxationSchedule
 
     def __init__(
         self,
@@ -112,8 +154,6 @@ class ConstraintRelaxation(Attack):
         self.give_up = float(give_up)
         self.come_close = float(come_close)
 
-    # -- rounds -----------------------------------------------------------------------------------------
-
     def check_victim(self, victim: Victim) -> None:
         self._class_count(victim)
 
@@ -135,43 +175,20 @@ class ConstraintRelaxation(Attack):
     def rounds(self, victim: Victim) -> int:
         return TARGET_ROUNDS + self.target_count(victim) * self.restarts
 
-    def round_passes(self, victim: Victim) -> float:
-        return self.cycles * (2.0 * CYCLE + RELAXED) + 1.0
+    def candidate_count(self, victim: Victim) -> int:
+        """The number of classes among which targets are chosen."""
+        return min(CANDIDATES_PER_TARGET * self.target_count(victim), self._class_count(victim) - 1)
 
-    def memory_columns(self, victim: Victim) -> int:
-        return 2 * self.target_count(victim) + 1
+    def costs(self, victim: Victim) -> Costs:
+        """Those of a start towards a target, the longest round; each cycle tests `RELAXED` projections."""
+        return Costs(self.cycles * CYCLE, forward=1, backward=1, after=1 + self.cycles * RELAXED)
 
     def split(self, victim: Victim, round_index):
         """`(rank of the target, number of the restart)` of a round, or of one round for each image."""
         targets = self.target_count(victim)
         return (round_index - TARGET_ROUNDS) % targets, (round_index - TARGET_ROUNDS) // targets
 
-    def independent_rounds(self, victim: Victim, round_index: int) -> int:
-        """The first start of all targets; then, for those that came close to one, all restarts."""
-        targets = self.target_count(victim)
-        ends = (1, TARGET_ROUNDS, TARGET_ROUNDS + targets, self.rounds(victim))
-        return next(end for end in ends if end > round_index) - round_index
-
-    def takes_part(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray:
-        """All images take part in the first start of each target; then those that came close to it."""
-        rank, restart = self.split(victim, round_index)
-        if restart < 1:
-            return super().takes_part(victim, round_index, memory)
-        return self.distances(memory)[:, rank] < self.come_close
-
-    @staticmethod
-    def distances(memory):
-        """Of a memory, the distance to each target in epsilons; infinite before its first start."""
-        return memory[:, memory.shape[1] // 2 : -1]
-
-    @staticmethod
-    def closest_margin(memory):
-        """Of a memory, the smallest margin of each image, `z_y - max z_j`, at any point that was tested."""
-        return memory[:, -1]
-
-    # -- the search -------------------------------------------------------------------------------------
-
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> RoundResult:
         """A short PGD, the ranking of the targets, or a start of each image towards one of its targets."""
         return tf.switch_case(
             tf.minimum(tf.reduce_min(round_index), TARGET_ROUNDS),
@@ -187,52 +204,39 @@ class ConstraintRelaxation(Attack):
 
         def body(round_index, best, solved, memory):
             rounds = tf.fill(tf.shape(y), round_index)
-            attempt = self.attempt(victim, x, y, ids, seed, rounds, memory)
-            chosen = attempt.success & ~solved
-            best = where_rows(chosen, attempt.x_adv, best)
-            return round_index + 1, best, solved | attempt.success, tf.minimum(memory, attempt.memory)
+            found = self.run_round(victim, x, y, ids, seed, rounds, memory)
+            best = where_rows(found.success & ~solved, found.x_adv, best)
+            return round_index + 1, best, solved | found.success, tf.minimum(memory, found.memory)
 
-        memory = tf.fill([tf.shape(x)[0], self.memory_columns(victim)], math.inf)
+        memory = tf.fill([tf.shape(x)[0], self.schedule.memory_columns(victim)], math.inf)
         loop = (0, x, tf.zeros(tf.shape(x)[:1], tf.bool), memory)
         rounds = TARGET_ROUNDS + self.target_count(victim)
         return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
 
-    def craft_passes(self, victim: Victim) -> float:
-        """Of an image all of whose targets are given up in the first cycle, as most are."""
-        candidates = min(CANDIDATES_PER_TARGET * self.target_count(victim), self._class_count(victim) - 1)
-        per_target = 2.0 * (JUDGED + 1) + RELAXED
-        return 2.0 * FIRST_STEPS + 1.0 + 1.0 + candidates + self.target_count(victim) * per_target
-
     @staticmethod
     def _begin(start) -> Search:
-        zeros = tf.zeros(tf.shape(start)[:1], tf.int32)
-        unknown = tf.fill(tf.shape(zeros), math.inf)
-        return Search(start, zeros > 0, zeros, zeros, zeros, unknown, unknown)
+        unknown = tf.fill(tf.shape(start)[:1], math.inf)
+        return Search(start, unknown < 0, unknown, unknown)
 
-    def _tested(self, search: Search, x_adv, logits, labels) -> Search:
-        """What a test of feasible points adds to the state; its pass is counted by the caller."""
-        return search._replace(
-            x_adv=x_adv,
-            success=self.succeeded(logits, labels),
-            closest=tf.minimum(search.closest, -losses.margin(logits, labels)),
-        )
+    def _tested(self, victim: Victim, search: Search, x_adv, logits, labels, last: bool = False):
+        """`(the state after a test of feasible points, questions to the judge)`."""
+        success, judged = self.verdict(victim, x_adv, logits, labels, last)
+        closest = tf.minimum(search.closest, -losses.margin(logits, labels))
+        return search._replace(x_adv=x_adv, success=success, closest=closest), judged
 
     def _test_last(self, victim: Victim):
         def test(search: Search, constants):
-            logits = victim.logits(search.x_adv)
-            search = self._tested(search, search.x_adv, logits, constants[1])
-            return search._replace(queries=search.queries + 1)
+            logits = victim.source.logits(search.x_adv)
+            return self._tested(victim, search, search.x_adv, logits, constants[1], last=True)
 
         return test
 
-    def _outcome(self, x, search: Search, targets, distances) -> Attempt:
-        norm = tf.where(search.success, self.threat.distance(x, search.x_adv), math.inf)
+    def _outcome(self, victim: Victim, x, loop: LoopResult, targets, distances, extra=0) -> RoundResult:
+        search = loop.state
         memory = tf.concat([targets, distances, search.closest[:, tf.newaxis]], axis=1)
-        return Attempt(
-            search.x_adv, search.success, search.queries, search.gradients, norm, search.nonfinite, memory
-        )
+        return self.round_result(victim, x, search.x_adv, search.success, loop, extra=extra, memory=memory)
 
-    def _short_pgd(self, victim: Victim, x, y, ids, seed) -> Attempt:
+    def _short_pgd(self, victim: Victim, x, y, ids, seed) -> RoundResult:
         """PGD on the margin, which finds most adversarial examples."""
         epsilon = self.threat.epsilon
 
@@ -240,25 +244,23 @@ class ConstraintRelaxation(Attack):
             images, labels = constants
 
             def objective(v):
-                logits = victim.logits(v)
+                logits = victim.source.logits(v)
                 return losses.margin(logits, labels), logits
 
             logits, gradient, bad = gradient_of(objective, search.x_adv)
-            search = self._tested(search, search.x_adv, logits, labels)
+            search, judged = self._tested(victim, search, search.x_adv, logits, labels)
             size = tf.where(tf.equal(i, SHORT_STEP), epsilon / 4, epsilon / 2)
             stepped = self.threat.project(images, search.x_adv + size * self.threat.ascent(gradient))
-            return self._stepped(search, stepped, bad), search.success
+            return self._stepped(search, stepped), search.success, bad, judged
 
         start = self._begin(self.threat.random_start(x, ids, seed))
-        search = shrinking_loop(body, start, [x, y], FIRST_STEPS, self._test_last(victim))
-        count = self.target_count(victim)
-        nothing = tf.fill([tf.shape(x)[0], count], math.inf)
-        return self._outcome(x, search, nothing, nothing)
+        loop = shrinking_loop(body, start, [x, y], FIRST_STEPS, self._test_last(victim))
+        nothing = tf.fill([tf.shape(x)[0], self.target_count(victim)], math.inf)
+        return self._outcome(victim, x, loop, nothing, nothing)
 
-    def _rank_targets(self, victim: Victim, x, y) -> Attempt:
+    def _rank_targets(self, victim: Victim, x, y) -> RoundResult:
         """The classes whose boundaries are nearest to the clean images, as if the logits were linear."""
-        count = self.target_count(victim)
-        candidates = min(CANDIDATES_PER_TARGET * count, self._class_count(victim) - 1)
+        count, candidates = self.target_count(victim), self.candidate_count(victim)
         here = Linearization(victim, x)
         ranked = tf.stack([ranked_target(here.logits, y, rank) for rank in range(candidates)], axis=1)
 
@@ -275,9 +277,10 @@ class ConstraintRelaxation(Attack):
         targets = tf.cast(tf.gather(ranked, order, batch_dims=1), tf.float32)
         memory = tf.concat([targets, tf.fill([tf.shape(x)[0], count + 1], math.inf)], axis=1)
         nowhere = tf.fill(tf.shape(zeros), math.inf)
-        return Attempt(x, zeros > 0, zeros + 1, zeros + candidates, nowhere, nonfinite, memory)
+        judged = None if victim.source is victim else zeros
+        return RoundResult(x, zeros > 0, zeros + 1, zeros + candidates, nowhere, nonfinite, memory, judged)
 
-    def _reach_target(self, victim: Victim, x, y, ids, seed, round_index, memory) -> Attempt:
+    def _reach_target(self, victim: Victim, x, y, ids, seed, round_index, memory) -> RoundResult:
         """Cycles of 30 steps on the difference of two logits."""
         count = self.target_count(victim)
         rank, _ = self.split(victim, round_index)
@@ -293,7 +296,7 @@ class ConstraintRelaxation(Attack):
             share = tf.maximum(0.5 ** tf.cast(cycle + 1, tf.float32), SHORTEST)
 
             def objective(v):
-                logits = victim.logits(v)
+                logits = victim.source.logits(v)
                 return losses.gap(logits, labels, targets), logits
 
             point = search.x_adv
@@ -301,9 +304,8 @@ class ConstraintRelaxation(Attack):
             # After a step in the larger ball the point itself does not count: its projection does.
             outside = (step > 0) & (step <= RELAXED)
             tested = tf.cond(outside, lambda: self.threat.project(images, point), lambda: point)
-            judged = tf.cond(outside, lambda: victim.logits(tested), lambda: logits)
-            search = self._tested(search, tested, judged, labels)
-            search = search._replace(queries=search.queries + tf.cast(outside, tf.int32))
+            tested_logits = tf.cond(outside, lambda: victim.source.logits(tested), lambda: logits)
+            search, judged = self._tested(victim, search, tested, tested_logits, labels)
             distance = self._distance(-losses.gap(logits, labels, targets), gradient)
             distance = tf.where(tf.equal(step, JUDGED), distance, math.inf)
             search = search._replace(distance=tf.minimum(search.distance, distance))
@@ -316,27 +318,23 @@ class ConstraintRelaxation(Attack):
                 ),
                 lambda: stepped,
             )
-            return self._stepped(search, stepped, bad), search.success | given_up
+            return self._stepped(search, stepped), search.success | given_up, bad, judged
 
         start = self._begin(self.threat.random_start(x, ids, start_seed(round_index)))
         constants = [x, y, targets, ids, round_index]
         steps = self.cycles * CYCLE
-        search = shrinking_loop(body, start, constants, steps, self._test_last(victim))
+        loop = shrinking_loop(body, start, constants, steps, self._test_last(victim))
         here = tf.one_hot(rank, count, on_value=True, off_value=False)
-        distances = tf.where(here, search.distance[:, tf.newaxis], math.inf)
-        return self._outcome(x, search, memory[:, :count], distances)
+        distances = tf.where(here, loop.state.distance[:, tf.newaxis], math.inf)
+        # Steps 1 to `RELAXED` of a cycle test a projection, for one more forward pass.
+        cycles, rest = loop.steps // CYCLE, loop.steps % CYCLE
+        projections = RELAXED * cycles + tf.clip_by_value(rest - 1, 0, RELAXED)
+        return self._outcome(victim, x, loop, memory[:, :count], distances, extra=projections)
 
     @staticmethod
-    def _stepped(search: Search, stepped, bad) -> Search:
-        """The state after a gradient and a step; an image that is misclassified stays where it is."""
-        return search._replace(
-            x_adv=where_rows(search.success, search.x_adv, stepped),
-            queries=search.queries + 1,
-            gradients=search.gradients + 1,
-            nonfinite=search.nonfinite + bad,
-        )
-
-    # -- the geometry -----------------------------------------------------------------------------------
+    def _stepped(search: Search, stepped) -> Search:
+        """The state after a step; an image that is misclassified stays where it is."""
+        return search._replace(x_adv=where_rows(search.success, search.x_adv, stepped))
 
     def _ball(self, factor):
         return threat_model(self.norm, self.threat.epsilon * factor)

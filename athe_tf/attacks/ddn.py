@@ -41,9 +41,9 @@ class DDN(MovingRadiusAttack):
     def objective(self, logits, labels):
         return losses.ce(logits, labels)
 
-    def moved(self, i, walk, success, loss, gradient):
+    def next_radius(self, i, walk, success, loss, gradient):
         return walk.radius * tf.where(success, 1.0 - self.gamma, 1.0 + self.gamma)
 
-    def fitted(self, delta, radius):
+    def project_to_radius(self, delta, radius):
         """Rescaled to the radius, also if it is shorter."""
         return delta * radius / per_example(tf.maximum(self.threat.length(delta), TINY))

@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least
-from athe_tf.attacks.engine.results import Attempt, misclassified
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
 from athe_tf.threat import TINY, per_example
@@ -56,38 +56,38 @@ class DeepFool(MinimumNormAttack):
         self.overshoot = overshoot
         self.n_targets = int(n_targets)
 
-    def round_passes(self, victim: Victim) -> float:
+    def costs(self, victim: Victim) -> Costs:
         boundaries = min(self.n_targets, (victim.num_classes or self.n_targets + 1) - 1)
-        return (1.0 + boundaries) * self.steps + 1.0 + self.clip_to_epsilon
+        return super().costs(victim)._replace(backward=boundaries)
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """Images leave the batch as soon as their class changes."""
 
         def body(i, state, constants):
-            x_adv, path, rivals, _, queries, gradients, nonfinite = state
+            x_adv, path, rivals, _ = state
             images, labels = constants
             here = Linearization(victim, x_adv)
             # The first step is at the clean image, so finding the likeliest classes needs no further pass.
             rivals = tf.cond(tf.equal(i, 0), lambda: self._rivals(here.logits, labels), lambda: rivals)
             count = tf.minimum(self.n_targets, tf.shape(here.logits)[-1] - 1)
             gap, normal, bad = here.nearest(labels, rivals, count, self.threat)
-            wrong = misclassified(here.logits, labels)
+            wrong, judged = self.verdict(victim, x_adv, here.logits, labels)
             path += self._step(gap, normal)
             moved = tf.clip_by_value(images + (1.0 + self.overshoot) * path, 0.0, 1.0)
-            x_adv = where_rows(wrong, x_adv, moved)
-            return [x_adv, path, rivals, wrong, queries + 1, gradients + count, nonfinite + bad], wrong
+            return [where_rows(wrong, x_adv, moved), path, rivals, wrong], wrong, bad, judged
 
         def test_last(state, constants):
-            x_adv, path, rivals, _, queries, *rest = state
-            wrong = misclassified(victim.logits(x_adv), constants[1])
-            return [x_adv, path, rivals, wrong, queries + 1, *rest]
+            x_adv, path, rivals, _ = state
+            logits = victim.source.logits(x_adv)
+            wrong, judged = self.verdict(victim, x_adv, logits, constants[1], last=True)
+            return [x_adv, path, rivals, wrong], judged
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         rivals = tf.zeros([tf.shape(x)[0], self.n_targets], tf.int32)
-        state = [x, tf.zeros_like(x), rivals, zeros > 0, zeros, zeros, zeros]
-        x_adv, _, _, success, *costs = shrinking_loop(body, state, [x, y], self.steps, test_last)
+        state = [x, tf.zeros_like(x), rivals, tf.zeros(tf.shape(x)[:1], tf.bool)]
+        loop = shrinking_loop(body, state, [x, y], self.steps, test_last)
+        x_adv, _, _, success = loop.state
         norm = tf.where(success, self.threat.distance(x, x_adv), float("inf"))
-        return self.outcome(victim, x, y, x_adv, norm, *costs)
+        return self.outcome(victim, x, y, x_adv, norm, loop)
 
     def _rivals(self, logits, labels):
         """The likeliest classes other than the label; columns beyond the number of classes are not read."""

@@ -5,10 +5,11 @@ import math
 import tensorflow as tf
 
 from athe_tf.attacks import registry
-from athe_tf.attacks.engine.active_set import whole_batches
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.loop import whole_batches
+from athe_tf.attacks.engine.results import Costs, RoundResult
+from athe_tf.attacks.engine.schedule import Schedule, schedule_of
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import per_example
@@ -66,73 +67,75 @@ class EpsilonSearch(MinimumNormAttack):
 
     def check_victim(self, victim: Victim) -> None:
         self.inner.check_victim(victim)
-        if self.inner.memory_columns(victim) or len(self.inner.cascade(victim)) > 1:
+        schedule = schedule_of(self.inner)
+        if schedule.memory_columns(victim) or len(schedule.members(victim)) > 1:
             raise InputError(
                 f"A search over epsilon needs an attack whose rounds do not depend on each other. Received: "
                 f"attack={self.attack!r}. Use one such as 'apgd-t' or 'pgd-50x5'."
             )
 
-    def round_passes(self, victim: Victim) -> float:
-        return self.search_steps * self.inner.rounds(victim) * self.inner.round_passes(victim) + 1.0
+    def costs(self, victim: Victim) -> Costs:
+        rounds = self.search_steps * self.inner.rounds(victim)
+        return Costs(rounds, self.inner.costs(victim).most, after=int(self.clip_to_epsilon))
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """All radii, one after another."""
         farthest = self.threat.length(tf.maximum(x, 1.0 - x))
 
-        def body(step, low, nearest, norm, costs):
+        def body(step, low, nearest, norm, counts):
             radius = tf.where(tf.math.is_finite(norm), (low + norm) / 2.0, 2.0 * low)
             radius = tf.where(low > 0, radius, tf.where(tf.math.is_finite(norm), norm / 2.0, first))
             radius = tf.minimum(radius, farthest)
-            found = self._all_rounds(victim, x, y, ids, rng.fold(seed, step), radius)
-            nearer = found.success & (found.norm < norm)
-            nearest = where_rows(nearer, found.x_adv, nearest)
-            low = tf.where(found.success, low, radius)
-            more = (found.queries, found.gradients, found.nonfinite)
-            costs = [a + b for a, b in zip(costs, more, strict=True)]
-            return step + 1, low, nearest, tf.where(nearer, found.norm, norm), costs
+            success, x_adv, length, more = self._all_rounds(victim, x, y, ids, rng.fold(seed, step), radius)
+            nearer = success & (length < norm)
+            nearest = where_rows(nearer, x_adv, nearest)
+            low = tf.where(success, low, radius)
+            counts = [a + b for a, b in zip(counts, more, strict=True)]
+            return step + 1, low, nearest, tf.where(nearer, length, norm), counts
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         # A first radius of zero would never grow.
-        first = tf.fill(tf.shape(zeros), max(float(self.threat.epsilon), 1e-3))
-        loop = (0, tf.zeros_like(first), x, tf.fill(tf.shape(zeros), math.inf), [zeros] * 3)
-        _, _, nearest, norm, costs = tf.while_loop(
+        first = tf.fill(tf.shape(x)[:1], max(float(self.threat.epsilon), 1e-3))
+        loop = (0, tf.zeros_like(first), x, tf.fill(tf.shape(first), math.inf), self._no_counts(x))
+        _, _, nearest, norm, (queries, gradients, nonfinite, judged) = tf.while_loop(
             lambda step, *_: step < self.search_steps, body, loop, parallel_iterations=1
         )
-        return self.outcome(victim, x, y, nearest, norm, *costs)
+        if self.clip_to_epsilon:
+            nearest, norm, tested = self._clipped(victim, x, y, nearest, norm)
+            queries += tested
+        judged = None if victim.source is victim else judged
+        success = self.threat.within(norm)
+        return RoundResult(nearest, success, queries, gradients, norm, nonfinite, judged=judged)
 
-    def _all_rounds(self, victim: Victim, x, y, ids, seed, radius) -> Attempt:
+    @staticmethod
+    def _no_counts(x) -> list:
+        """Queries, gradients, non-finite gradients, questions to the judge."""
+        return [tf.zeros(tf.shape(x)[:1], tf.int32) for _ in range(4)]
+
+    def _all_rounds(self, victim: Victim, x, y, ids, seed, radius) -> tuple:
         """The attack at a radius for each image, round after round until it succeeds."""
         inner, rounds = self._at(per_example(radius)), self.inner.rounds(victim)
 
-        def body(index, *fields):
-            so_far = Attempt(*fields)
+        def body(index, success, x_adv, norm, counts):
             with whole_batches():  # the radii are those of the whole batch
-                now = inner.attempt(victim, x, y, ids, seed, index)
-            left = ~so_far.success
-            counted = tf.cast(left, tf.int32)
-            return (
-                index + 1,
-                where_rows(left, now.x_adv, so_far.x_adv),
-                so_far.success | now.success,
-                so_far.queries + counted * now.queries,
-                so_far.gradients + counted * now.gradients,
-                tf.where(left, now.norm, so_far.norm),
-                so_far.nonfinite + counted * now.nonfinite,
-            )
+                now = inner.run_round(victim, x, y, ids, seed, index)
+            left = ~success
+            found = [now.queries, now.gradients, now.nonfinite, 0 if now.judged is None else now.judged]
+            counts = [a + tf.cast(left, tf.int32) * b for a, b in zip(counts, found, strict=True)]
+            x_adv, norm = where_rows(left, now.x_adv, x_adv), tf.where(left, now.norm, norm)
+            return index + 1, success | now.success, x_adv, norm, counts
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        found = tf.while_loop(
-            lambda index, _, success, *rest: (index < rounds) & ~tf.reduce_all(success),
+        nowhere = tf.fill(tf.shape(x)[:1], math.inf)
+        return tf.while_loop(
+            lambda index, success, *_: (index < rounds) & ~tf.reduce_all(success),
             body,
-            (0, x, zeros > 0, zeros, zeros, tf.fill(tf.shape(zeros), math.inf), zeros),
+            (0, nowhere < 0, x, nowhere, self._no_counts(x)),
             parallel_iterations=1,
-        )
-        return Attempt(*found[1:])
+        )[1:]
 
 
 def _check_inner(inner: Attack) -> None:
     fixed = inner.in_ball and not isinstance(inner, MinimumNormAttack)
-    if not fixed or type(inner).prepare is not Attack.prepare:
+    if not fixed or type(schedule_of(inner)).prepare is not Schedule.prepare:
         raise InputError(
             "A search over epsilon needs an attack with a fixed radius that prepares nothing beforehand. "
             f"Received: attack={inner.name!r}. Use one such as 'pgd-20', 'apgd-ce' or 'square'."

@@ -3,8 +3,9 @@
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least, check_positive
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
@@ -65,20 +66,20 @@ class NES(BlackBoxAttack):
         self.sigma = sigma
         self.chunk = int(chunk)
 
-    def round_passes(self, victim: Victim) -> float:
-        return self.steps * (2.0 * self.samples + 1.0)
+    def costs(self, victim: Victim) -> Costs:
+        return Costs(self.steps, forward=2 * self.samples + 1, after=0)
 
     def search(self, victim: Victim, x, y, ids, seed):
         def body(i, state, constants):
-            x_adv, _, queries = state
+            x_adv, _ = state
             images, labels, names = constants
             gradient = self.estimate(victim, x_adv, labels, names, rng.fold(seed, i))
             x_adv = self.threat.project(images, x_adv + self.step_size * self.threat.ascent(gradient))
-            _, wrong = self.judged(victim, x_adv, labels)
-            return [x_adv, wrong, queries + 2 * self.samples + 1], wrong
+            _, wrong = self.margin_and_success(victim, x_adv, labels)
+            return [x_adv, wrong], wrong
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        return shrinking_loop(body, [x, zeros > 0, zeros], [x, y, ids], self.steps)
+        nothing_yet = tf.zeros(tf.shape(x)[:1], tf.bool)
+        return shrinking_loop(body, [x, nothing_yet], [x, y, ids], self.steps)
 
     def estimate(self, victim: Victim, x, y, ids, seed):
         """The gradient of the margin at `x`, times q.
@@ -124,7 +125,7 @@ class NES(BlackBoxAttack):
         directions = self.draw(seed, tf.reshape(names, [-1]), x.shape[1:])
         centers, labels = (tf.repeat(v, copies, axis=0) for v in (x, y))
         probes = tf.concat([centers + self.sigma * directions, centers - self.sigma * directions], axis=0)
-        margin, _ = self.judged(victim, probes, tf.tile(labels, [2]))
+        margin, _ = self.margin_and_success(victim, probes, tf.tile(labels, [2]))
         ahead, behind = tf.split(margin, 2)
         slope = (ahead - behind) / (2.0 * self.sigma)
         # One probe that is not finite must not spoil the whole gradient of an image.

@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from athe_tf.attacks.box_projection import to_hyperplane
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.gradients import inner_product
-from athe_tf.attacks.engine.results import Attempt, misclassified
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
 from athe_tf.attacks.targets import TargetRounds
@@ -90,17 +90,21 @@ class FAB(MinimumNormAttack):
         """The seed of the start of a round."""
         return rng.fold(seed, *self.split(victim, round_index))
 
-    def clean_inputs(self, victim: Victim, x) -> list:
-        """What targets are ranked by; nothing here. Each costs one query."""
+    #: Passes of `clean_inputs`, forward and backward.
+    clean_passes: tuple[int, int] | None = (0, 0)
+
+    def clean_inputs(self, victim: Victim, x, y) -> list:
+        """What targets are ranked by; nothing here."""
         return []
 
     def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
         """The only rivals of a round; none here, where all classes are rivals."""
         return inputs
 
-    def round_passes(self, victim: Victim) -> float:
-        forward = 1.0 if self.reuse_passes else 2.0
-        return (forward + self.boundary_count(victim)) * self.steps + 1.0 + self.clip_to_epsilon
+    def costs(self, victim: Victim) -> Costs:
+        forward, backward = 1 if self.reuse_passes else 2, self.boundary_count(victim)
+        before = self.clean_passes or (0, 0)
+        return Costs(self.steps, forward, backward, before, after=1 + self.clip_to_epsilon)
 
     def boundary_count(self, victim: Victim) -> int:
         """How many boundaries are compared in a step, each for a backward pass; one if it is unknown."""
@@ -111,15 +115,16 @@ class FAB(MinimumNormAttack):
         classes = tf.shape(logits)[-1]
         return (labels[:, tf.newaxis] + tf.range(1, classes)) % classes, classes - 1
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """One walk; the nearest adversarial iterate."""
 
         def body(i, state, constants):
-            x_adv, nearest, norm, queries, gradients, nonfinite = state
+            x_adv, nearest, norm = state
             images, labels, *targets = constants
             here = Linearization(victim, x_adv) if self.reuse_passes else None
-            logits = victim.logits(x_adv) if here is None else here.logits
-            wrong, nearest, norm = self._keep_nearer(logits, x_adv, nearest, norm, images, labels)
+            logits = victim.source.logits(x_adv) if here is None else here.logits
+            wrong, judged = self.verdict(victim, x_adv, logits, labels)
+            nearest, norm = self._keep_nearer(wrong, x_adv, nearest, norm, images)
             back = images + self.beta * (x_adv - images)
             point = where_rows(wrong, back, x_adv)
             here = here or Linearization(victim, point)
@@ -127,31 +132,27 @@ class FAB(MinimumNormAttack):
             gap, normal, bad = here.nearest(labels, rivals, count, self.threat, seen_from=point)
             x_adv = self._step(images, point, gap, normal)
             done = self.threat.within(norm) if self.stop_on_success else tf.zeros_like(wrong)
-            passes = 1 if self.reuse_passes else 2
-            return [x_adv, nearest, norm, queries + passes, gradients + count, nonfinite + bad], done
+            return [x_adv, nearest, norm], done, bad, judged
 
         def test_last(state, constants):
-            x_adv, nearest, norm, queries, *rest = state
-            logits = victim.logits(x_adv)
-            _, nearest, norm = self._keep_nearer(logits, x_adv, nearest, norm, *constants[:2])
-            return [x_adv, nearest, norm, queries + 1, *rest]
+            x_adv, nearest, norm = state
+            logits = victim.source.logits(x_adv)
+            wrong, judged = self.verdict(victim, x_adv, logits, constants[1], last=True)
+            return [x_adv, *self._keep_nearer(wrong, x_adv, nearest, norm, constants[0])], judged
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        clean_inputs = self.clean_inputs(victim, x)
+        clean_inputs = self.clean_inputs(victim, x, y)
         targets = self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
         restart = self.split(victim, round_index)[1]
         start = self._start(x, ids, self.round_seed(victim, seed, round_index), restart)
-        nowhere = tf.fill(tf.shape(zeros), float("inf"))
-        state = [start, x, nowhere, zeros + len(targets), zeros, zeros]
-        _, nearest, norm, *costs = shrinking_loop(body, state, [x, y, *targets], self.steps, test_last)
-        return self.outcome(victim, x, y, nearest, norm, *costs)
+        state = [start, x, tf.fill(tf.shape(x)[:1], float("inf"))]
+        loop = shrinking_loop(body, state, [x, y, *targets], self.steps, test_last)
+        _, nearest, norm = loop.state
+        return self.outcome(victim, x, y, nearest, norm, loop)
 
-    def _keep_nearer(self, logits, x_adv, nearest, norm, images, labels):
-        wrong = misclassified(logits, labels)
+    def _keep_nearer(self, wrong, x_adv, nearest, norm, images):
         distance = self.threat.distance(images, x_adv)
-        nearer = tf.logical_and(wrong, distance < norm)
-        nearest = where_rows(nearer, x_adv, nearest)
-        return wrong, nearest, tf.where(nearer, distance, norm)
+        nearer = wrong & (distance < norm)
+        return where_rows(nearer, x_adv, nearest), tf.where(nearer, distance, norm)
 
     def _step(self, images, point, gap, normal):
         """The projections of iterate and image onto the hyperplane, extrapolated and mixed (Eq. 9)."""

@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.arguments import check_at_least
-from athe_tf.attacks.engine.attack import checked_batch
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.images_and_labels import checked_batch
 
 
 class Pool(NamedTuple):
@@ -21,6 +22,13 @@ class Pool(NamedTuple):
     features: tf.Variable  # [M, D]
     first: tf.Variable  # [L], the row at which a class begins
     count: tf.Variable  # [L], its number of rows
+
+
+class PoolSchedule(Schedule):
+    """The features of the pool are computed before the first round."""
+
+    def prepare(self, victim: Victim, x, y, batch_size: int) -> int:
+        return self.attack.prepare(victim, x, y, batch_size)
 
 
 class FeatureAttack(PGD):
@@ -59,6 +67,7 @@ class FeatureAttack(PGD):
     default_steps = 50
     epsilon_per_step = 8
     compares_margins = True
+    schedule_class = PoolSchedule
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int = 500, pool=None, **kwargs):
         super().__init__(epsilon, norm, loss=losses.feature, targeted=False, **kwargs)
@@ -68,10 +77,10 @@ class FeatureAttack(PGD):
         self._pools: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     def check_victim(self, victim: Victim) -> None:
-        victim.require_features("Feature Attack")
+        victim.source.require_features("Feature Attack")
 
     def prepare(self, victim: Victim, x, y, batch_size: int) -> int:
-        """Computes the features of the pool."""
+        """Computes the features of the pool; returns the passes that every attacked image took for it."""
         images, labels = (np.asarray(x), np.asarray(y)) if self.pool is None else self.pool
         attacked = np.unique(np.asarray(y))
         if any((labels == label).all() for label in attacked):
@@ -99,7 +108,7 @@ class FeatureAttack(PGD):
     def _features_of(self, victim: Victim, images, batch_size: int):
         """Flat features of a set of images."""
         any_batch = tf.TensorSpec([None, *images.shape[1:]], tf.float32)
-        compiled = victim.compiled_features.get_concrete_function(any_batch)
+        compiled = victim.source.compiled_features.get_concrete_function(any_batch)
         batches = (images[i : i + batch_size] for i in range(0, len(images), batch_size))
         parts = [compiled(tf.constant(batch)).numpy() for batch in batches]
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
@@ -125,8 +134,9 @@ class FeatureAttack(PGD):
             )
         return [self.targets(self._pools[victim], y, ids, seed, round_index)]
 
-    def seen(self, victim, x):
+    def loss_logits(self, victim, x):
         """Flat features and logits, by one pass through the model if its head is known."""
-        features = victim.features(x)
-        logits = victim.logits(x) if victim.head is None else tf.cast(victim.head(features), tf.float32)
+        source = victim.source
+        features = source.features(x)
+        logits = source.logits(x) if source.head is None else tf.cast(source.head(features), tf.float32)
         return tf.reshape(features, [tf.shape(x)[0], -1]), logits

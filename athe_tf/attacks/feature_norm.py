@@ -37,8 +37,8 @@ class FeatureNormPGD(PGD):
 
     def check_victim(self, victim: Victim) -> None:
         super().check_victim(victim)
-        victim.require_features("PGD through normalized features")
-        head = victim.require_head("PGD through normalized features")
+        victim.source.require_features("PGD through normalized features")
+        head = victim.source.require_head("PGD through normalized features")
         linear = isinstance(head, keras.layers.Dense) and head.activation is keras.activations.linear
         if not (linear or isinstance(head, CosineDense)):
             raise NotApplicable(
@@ -46,9 +46,9 @@ class FeatureNormPGD(PGD):
                 f"Received: {type(head).__name__} '{head.name}'."
             )
 
-    def seen(self, victim, x):
-        features = victim.features(x)
-        return self._of_unit_features(victim.head, features), tf.cast(victim.head(features), tf.float32)
+    def loss_logits(self, victim, x):
+        features, head = victim.source.features(x), victim.source.head
+        return self._of_unit_features(head, features), tf.cast(head(features), tf.float32)
 
     def _of_unit_features(self, head, features):
         unit = unit_vectors(features, axis=-1)

@@ -42,7 +42,7 @@ class FMN(MovingRadiusAttack):
     def objective(self, logits, labels):
         return losses.margin(logits, labels)
 
-    def moved(self, i, walk, success, loss, gradient):
+    def next_radius(self, i, walk, success, loss, gradient):
         gamma = self.annealed(i, self.gamma, LAST_GAMMA)
         to_boundary = tf.abs(loss) / tf.maximum(self.threat.dual_length(gradient), TINY)
         found = tf.math.is_finite(walk.norm)
@@ -50,6 +50,6 @@ class FMN(MovingRadiusAttack):
         larger = tf.where(found, walk.radius * (1.0 + gamma), first)
         return tf.where(success, tf.minimum(walk.radius * (1.0 - gamma), walk.norm), larger)
 
-    def fitted(self, delta, radius):
+    def project_to_radius(self, delta, radius):
         """The nearest perturbation inside the ball."""
         return self.threat.project_perturbation(delta, radius)

@@ -5,43 +5,18 @@ direction of steepest ascent of the norm, project back. The variants differ in t
 size of steps, the loss, and whether the gradient is averaged over time.
 """
 
-from typing import Any, NamedTuple
-
 import tensorflow as tf
 
-from athe_tf.attacks.engine.active_set import shrinking_loop
-from athe_tf.attacks.engine.gradients import gradient_of, repeated
-from athe_tf.attacks.engine.results import Attempt
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.gradient_attack import GradientAttack
+from athe_tf.attacks.gradient_attack import IterativeAttack
 from athe_tf.attacks.options import AttackOptions
-from athe_tf.utils.errors import InputError, check, check_choice
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import check_option
-from athe_tf.utils.where import where_rows
-
-SELECTIONS = ("any", "last")
 
 
-class Iterate(NamedTuple):
-    """A point of the climb."""
-
-    x_adv: Any
-    memory: Any  # what `direction` carries from step to step
-
-
-class Tally(NamedTuple):
-    """What evaluation counts on the way; one row per example."""
-
-    success: Any
-    queries: Any
-    gradients: Any
-    nonfinite: Any
-
-
-class PGD(GradientAttack):
+class PGD(IterativeAttack):
     """Projected gradient descent, on the loss of your choice (Madry et al., 2018).
 
-    Variants override `initial_memory` and `direction`, and what a `GradientAttack` offers.
+    Variants override `initial_memory` and `direction`, and what an `IterativeAttack` offers.
 
     Example:
 
@@ -90,17 +65,21 @@ class PGD(GradientAttack):
         select: str = "any",
         targeted: bool = False,
     ):
-        super().__init__(epsilon, norm, loss, logit_scale, restarts, targeted)
-        steps = self.default_steps if steps is None else steps
+        super().__init__(
+            epsilon,
+            norm,
+            steps=self.default_steps if steps is None else steps,
+            loss=loss,
+            logit_scale=logit_scale,
+            restarts=restarts,
+            select=select,
+            targeted=targeted,
+        )
         start = self.default_start if start is None else start
-        check_option(AttackOptions, "steps", steps)
         check_option(AttackOptions, "start", start)
-        check_choice("select", select, SELECTIONS)
-        self.steps = int(steps)
         self.step_size = self.threat.epsilon / self.epsilon_per_step if step_size is None else step_size
         self.start = start
         self.margin = margin
-        self.select = select
 
     def replace(self, **changes) -> "PGD":
         """A copy of this attack with other arguments.
@@ -148,71 +127,16 @@ class PGD(GradientAttack):
         """
         return self.replace(epsilon=epsilon, step_size=self.step_size / self.threat.epsilon * epsilon)
 
-    def initial_memory(self, x) -> list:
-        """Tensors that `direction` carries from step to step."""
-        return []
+    def initial_point(self, x, ids, seed):
+        return self.threat.random_start(x, ids, seed, self.start)
 
     def direction(self, gradient, memory: list):
         """`(direction of length one, memory)`."""
         return self.threat.ascent(gradient), memory
 
-    def step(self, objective, project, here: Iterate):
-        """One step up the objective and back into the ball: `(the next point, logits here, nonfinite)`."""
-        logits, gradient, nonfinite = gradient_of(objective, here.x_adv)
-        direction, memory = self.direction(gradient, here.memory)
-        return Iterate(project(here.x_adv + self.step_size * direction), memory), logits, nonfinite
-
-    def first(self, victim: Victim, x, ids, seed, round_index) -> Iterate:
-        """The start of a round."""
-        seed = self.round_seed(victim, seed, round_index)
-        return Iterate(self.threat.random_start(x, ids, seed, self.start), self.initial_memory(x))
-
-    def craft(self, victim: Victim, x, y, ids, seed):
-        """The last iterate; among several rounds the one with the highest loss.
-
-        Costs exactly `steps` forward and backward passes per round, and one more forward pass for KL's
-        reference or to compare rounds.
-        """
-        clean_inputs = self.clean_inputs(victim, x)
-        project = self.threat.projector(x)
-
-        def climb(round_index):
-            inputs = self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
-            objective = self.objective(victim, y, inputs)
-            start = self.first(victim, x, ids, seed, round_index)
-            (last,) = repeated(
-                lambda here: [self.step(objective, project, here)[0]], [start], self.steps, victim
-            )
-            return last.x_adv
-
-        return self.best_of_rounds(climb, victim, x, y, clean_inputs)
-
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
-        """One round: images leave the batch as soon as an iterate succeeds."""
-
-        def body(i, state, constants):
-            here, tally = state
-            images, labels, inputs = constants
-            objective = self.objective(victim, labels, inputs)
-            there, logits, bad = self.step(objective, self.threat.projector(images), here)
-            success = self.succeeded(logits, labels) if self.select == "any" else tally.success
-            x_adv = where_rows(success, here.x_adv, there.x_adv)
-            tally = Tally(success, tally.queries + 1, tally.gradients + 1, tally.nonfinite + bad)
-            return (there._replace(x_adv=x_adv), tally), success
-
-        def test_last(state, constants):
-            here, tally = state
-            success = self.succeeded(victim.logits(here.x_adv), constants[1])
-            return here, tally._replace(success=success, queries=tally.queries + 1)
-
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        clean_inputs = self.clean_inputs(victim, x)
-        inputs = self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
-        start = self.first(victim, x, ids, seed, round_index)
-        state = start, Tally(zeros > 0, zeros + len(clean_inputs), zeros, zeros)
-        last, tally = shrinking_loop(body, state, (x, y, inputs), self.steps, test_last)
-        norm = tf.where(tally.success, self.threat.distance(x, last.x_adv), float("inf"))
-        return Attempt(last.x_adv, tally.success, tally.queries, tally.gradients, norm, tally.nonfinite)
+    def step(self, x_adv, gradient, memory: list, project):
+        direction, memory = self.direction(gradient, memory)
+        return project(x_adv + self.step_size * direction), memory
 
 
 class BIM(PGD):

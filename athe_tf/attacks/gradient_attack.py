@@ -1,22 +1,31 @@
-"""What the attacks share that climb a loss of the logits: PGD, APGD and their variants."""
+"""What the attacks share that climb a loss of the logits, and those among them that repeat one step."""
 
 import functools
+from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.gradients import best_round
+from athe_tf.attacks.engine.gradients import best_round, gradient_of, repeated
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.options import AttackOptions
 from athe_tf.utils import rng
 from athe_tf.utils.choices import check_logit_scale
+from athe_tf.utils.errors import check_choice
 from athe_tf.utils.options import check_option
+from athe_tf.utils.where import where_rows
+
+SELECTIONS = ("any", "last")
 
 
 class GradientAttack(Attack):
     """An attack that climbs a loss of the logits by its gradient.
 
     A variant overrides, with the same signatures in all attacks: `clean_inputs` and `round_inputs`, what the
-    loss compares the logits with; `round_seed`; `seen`, what the loss sees of an image; or the whole
+    loss compares the logits with; `round_seed`; `loss_logits`, what the loss sees of an image; or the whole
     `objective`.
 
     Args:
@@ -48,12 +57,16 @@ class GradientAttack(Attack):
         if isinstance(self.loss, str):
             losses.check_classes(self.loss, victim.num_classes)
 
-    def clean_inputs(self, victim: Victim, x) -> list:
-        """What the loss compares with, computed once per batch: the clean logits for KL. One query each."""
-        return [self.seen(victim, x)[0]] if self.loss == "kl" else []
+    #: Passes of `clean_inputs`, forward and backward; `None`: one forward pass for KL.
+    clean_passes: tuple[int, int] | None = None
 
-    def round_passes(self, victim: Victim) -> float:
-        return super().round_passes(victim) + (self.loss == "kl")
+    def passes_before(self) -> tuple[int, int]:
+        """The passes of `clean_inputs`."""
+        return (int(self.loss == "kl"), 0) if self.clean_passes is None else self.clean_passes
+
+    def clean_inputs(self, victim: Victim, x, y) -> list:
+        """What the loss compares with, computed once per batch: the clean logits for KL."""
+        return [self.loss_logits(victim, x)[0]] if self.loss == "kl" else []
 
     def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
         """What the loss compares with in one round, made from `clean_inputs` without a query."""
@@ -63,9 +76,9 @@ class GradientAttack(Attack):
         """The seed of the start of a round."""
         return rng.fold(seed, round_index)
 
-    def seen(self, victim: Victim, x):
+    def loss_logits(self, victim: Victim, x):
         """`(what the loss sees, logits)`."""
-        logits = victim.logits(x)
+        logits = victim.source.logits(x)
         return losses.scale_factor(self.logit_scale, victim) * logits, logits
 
     def objective(self, victim: Victim, y, inputs: list):
@@ -76,8 +89,8 @@ class GradientAttack(Attack):
             function = functools.partial(function, shift=scale * self.margin)
 
         def evaluate(x):
-            seen, logits = self.seen(victim, x)
-            return self.aim * function(seen, y, inputs[0] if inputs else None), logits
+            seen, logits = self.loss_logits(victim, x)
+            return self.loss_sign * function(seen, y, inputs[0] if inputs else None), logits
 
         return evaluate
 
@@ -86,7 +99,138 @@ class GradientAttack(Attack):
 
         def score(x_adv):
             if self.compares_margins:
-                return losses.margin(victim.logits(x_adv), y)
+                return losses.margin(victim.source.logits(x_adv), y)
             return self.objective(victim, y, inputs)(x_adv)[0]
 
         return best_round(climb, self.rounds(victim), score, x, victim)
+
+
+class Climb(NamedTuple):
+    """The state of a climb; one row per example."""
+
+    x_adv: Any
+    memory: Any  # what `step` carries from step to step
+    success: Any
+
+
+class IterativeAttack(GradientAttack):
+    """An attack that repeats one step along a gradient: a subclass says where it starts, and what a step is.
+
+    Stopping at success, leaving the batch, counting passes, restarts, budgets, batches and resuming are done
+    here and in `run`.
+
+    Example:
+
+    >>> class Jumpy(athe_tf.attacks.IterativeAttack):
+    ...     name = "jumpy"
+    ...
+    ...     def __init__(self, epsilon, norm="linf", *, tries: int = 5, length: float = 0.5):
+    ...         super().__init__(epsilon, norm, steps=tries)
+    ...         self.tries, self.length = tries, length
+    ...
+    ...     def step(self, x_adv, gradient, memory, project):
+    ...         length = self.length * self.epsilon
+    ...         return project(x_adv + length * self.threat.ascent(gradient)), memory
+    >>> result = Jumpy(epsilon=0.1, tries=3).run(model, x, y)
+
+    Args:
+        epsilon: Radius of the ball, in pixels of [0, 1].
+        norm: `"linf"` (default), `"l2"` or `"l1"`.
+        steps: Number of steps; 0 returns the start.
+        loss: `"ce"` (default), `"margin"`, `"dlr"`, `"kl"`, `"he"`, or a function of
+            `(logits, labels, reference)` that returns one value per example.
+        logit_scale: The scale of the logits that the loss sees: `"model"` (default), or a number in place of
+            a hypersphere head's.
+        restarts: Number of starts. Defaults to 1.
+        select: In evaluation, whether `"any"` iterate may succeed (default) or only the `"last"`.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
+    """
+
+    def __init__(
+        self,
+        epsilon,
+        norm="linf",
+        *,
+        steps: int,
+        loss="ce",
+        logit_scale="model",
+        restarts: int = 1,
+        select: str = "any",
+        targeted: bool = False,
+    ):
+        super().__init__(epsilon, norm, loss, logit_scale, restarts, targeted)
+        check_option(AttackOptions, "steps", steps)
+        check_choice("select", select, SELECTIONS)
+        self.steps = int(steps)
+        self.select = select
+
+    def initial_point(self, x, ids, seed):
+        """Where a round starts: a point of the ball."""
+        return self.threat.random_start(x, ids, seed)
+
+    def initial_memory(self, x) -> list:
+        """Tensors that `step` carries from step to step."""
+        return []
+
+    def step(self, x_adv, gradient, memory: list, project):
+        """`(the next point, memory)`, from the gradient of the loss at `x_adv`; graph code.
+
+        `project` brings points back into the ball and the box.
+        """
+        raise NotImplementedError
+
+    def costs(self, victim: Victim) -> Costs:
+        return Costs(self.steps, forward=1, backward=1, before=self.passes_before())
+
+    def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs: list, stop: bool):
+        """One round; with `stop`, images leave the batch as soon as an iterate succeeds.
+
+        Returns the loop's result, or without `stop` the last iterate.
+        """
+        whole_batch = self.threat.projector(x)  # computed once, where the batch does not shrink
+
+        def body(i, here: Climb, constants):
+            images, labels, inputs = constants
+            objective = self.objective(victim, labels, inputs)
+            logits, gradient, bad = gradient_of(objective, here.x_adv)
+            project = self.threat.projector(images) if stop else whole_batch
+            x_adv, memory = self.step(here.x_adv, gradient, here.memory, project)
+            if not stop:
+                return Climb(x_adv, memory, here.success)
+            success, judged = here.success, 0
+            if self.select == "any":
+                success, judged = self.verdict(victim, here.x_adv, logits, labels)
+            there = Climb(where_rows(success, here.x_adv, x_adv), memory, success)
+            return there, success, bad, judged
+
+        def test_last(here: Climb, constants):
+            logits = victim.source.logits(here.x_adv)
+            success, judged = self.verdict(victim, here.x_adv, logits, constants[1], last=True)
+            return here._replace(success=success), judged
+
+        constants = x, y, self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
+        start = self.initial_point(x, ids, self.round_seed(victim, seed, round_index))
+        state = Climb(start, self.initial_memory(x), tf.zeros(tf.shape(x)[:1], tf.bool))
+        if stop:
+            return shrinking_loop(body, state, constants, self.steps, test_last)
+        (last,) = repeated(lambda here: [body(0, here, constants)], [state], self.steps, victim)
+        return last.x_adv
+
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
+        """One round."""
+        inputs = self.clean_inputs(victim, x, y)
+        loop = self.climb(victim, x, y, ids, seed, round_index, inputs, stop=True)
+        return self.round_result(victim, x, loop.state.x_adv, loop.state.success, loop)
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """The last iterate; among several rounds the one with the highest loss.
+
+        Costs exactly `steps` forward and backward passes per round, and one more forward pass for KL's
+        reference or to compare rounds.
+        """
+        inputs = self.clean_inputs(victim, x, y)
+
+        def last(round_index):
+            return self.climb(victim, x, y, ids, seed, round_index, inputs, stop=False)
+
+        return self.best_of_rounds(last, victim, x, y, inputs)

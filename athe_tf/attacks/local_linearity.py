@@ -44,6 +44,7 @@ class LocalLinearity(PGD):
     """
 
     name = "local-linearity"
+    clean_passes = (1, 1)
 
     def __init__(self, epsilon, norm="linf", *, rule: str = "sign", tangent_gradient: bool = True, **kwargs):
         super().__init__(epsilon, norm, **kwargs)
@@ -71,22 +72,22 @@ class LocalLinearity(PGD):
             **options,
         )
 
-    def clean_inputs(self, victim, x):
-        return [x]
+    def losses(self, victim, images, y):
+        """`(the loss, logits)`."""
+        seen, logits = self.loss_logits(victim, images)
+        return self.loss_function(seen, y, None), logits
+
+    def clean_inputs(self, victim, x, y):
+        """The tangent: images, loss and gradient there, by one pass there and back."""
+        here, gradient = input_gradient(lambda images: self.losses(victim, images, y)[0], x)
+        return [x, tf.stop_gradient(here), tf.stop_gradient(gradient)]
 
     def objective(self, victim, y, inputs):
-        """From images to their gap; the tangent is computed once, with one pass there and back."""
-
-        def loss(images):
-            seen, logits = self.seen(victim, images)
-            return self.loss_function(seen, y, None), logits
-
-        (x,) = inputs
-        here, gradient = input_gradient(lambda images: loss(images)[0], x)
-        here, gradient = tf.stop_gradient(here), tf.stop_gradient(gradient)
+        """From images to their gap."""
+        x, here, gradient = inputs
 
         def evaluate(x_moved):
-            there, logits = loss(x_moved)
+            there, logits = self.losses(victim, x_moved, y)
             moved = x_moved if self.tangent_gradient else tf.stop_gradient(x_moved)
             return linear_gap(there, here, inner_product(moved - x, gradient)), logits
 

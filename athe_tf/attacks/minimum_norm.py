@@ -9,7 +9,8 @@ import tensorflow as tf
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import finite_gradient, inner_product
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.loop import LoopResult
+from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.losses import true_logit
 from athe_tf.threat import TINY, ThreatModel
@@ -40,29 +41,30 @@ class MinimumNormAttack(Attack):
         self.steps = int(steps)
         self.clip_to_epsilon = clip_to_epsilon
 
-    def round_passes(self, victim: Victim) -> float:
-        return super().round_passes(victim) + self.clip_to_epsilon
+    def costs(self, victim: Victim) -> Costs:
+        return Costs(self.steps, forward=1, backward=1, after=1 + self.clip_to_epsilon)
 
     def craft(self, victim: Victim, x, y, ids, seed):
         """The nearest adversarial image of all rounds; the clean one if none is within epsilon."""
 
         def body(round_index, nearest, norm):
-            attempt = self.attempt(victim, x, y, ids, seed, round_index)
-            nearer = attempt.success & (attempt.norm < norm)
-            nearest = where_rows(nearer, attempt.x_adv, nearest)
-            return round_index + 1, nearest, tf.where(nearer, attempt.norm, norm)
+            found = self.run_round(victim, x, y, ids, seed, round_index)
+            nearer = found.success & (found.norm < norm)
+            nearest = where_rows(nearer, found.x_adv, nearest)
+            return round_index + 1, nearest, tf.where(nearer, found.norm, norm)
 
         loop = (0, x, tf.fill(tf.shape(x)[:1], float("inf")))
         rounds = self.rounds(victim)
         return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
 
-    def outcome(self, victim: Victim, x, y, found, norm, queries, gradients, nonfinite) -> Attempt:
-        """The attempt that found the images `found` at the distances `norm`, infinite if none."""
+    def outcome(self, victim: Victim, x, y, found, norm, loop: LoopResult) -> RoundResult:
+        """The result of a round that found the images `found` at the distances `norm`, infinite if none."""
+        extra = 0
         if self.clip_to_epsilon:
-            found, norm, queries = self._clipped(victim, x, y, found, norm, queries)
-        return Attempt(found, self.threat.within(norm), queries, gradients, norm, nonfinite)
+            found, norm, extra = self._clipped(victim, x, y, found, norm)
+        return self.round_result(victim, x, found, self.threat.within(norm), loop, norm=norm, extra=extra)
 
-    def _clipped(self, victim: Victim, x, y, found, norm, queries):
+    def _clipped(self, victim: Victim, x, y, found, norm):
         beyond = tf.math.is_finite(norm) & ~self.threat.within(norm)
         rows = tf.where(beyond)
 
@@ -78,7 +80,7 @@ class MinimumNormAttack(Attack):
             )
 
         found, norm = tf.cond(tf.reduce_any(beyond), retest, lambda: (found, norm))
-        return found, norm, queries + tf.cast(beyond, queries.dtype)
+        return found, norm, tf.cast(beyond, tf.int32)
 
 
 class Linearization:
@@ -91,7 +93,7 @@ class Linearization:
         self.x = x
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as self._tape:
             self._tape.watch(x)
-            self.logits = victim.logits(x)
+            self.logits = victim.source.logits(x)
 
     def boundary(self, labels, rivals):
         """`(gap, normal, nonfinite)`: the logit of a rival class minus that of the label, and its slope."""

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.active_set import shrinking_loop
-from athe_tf.attacks.engine.arguments import check_at_least, check_positive
+from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.gradients import gradient_of
-from athe_tf.attacks.engine.results import Attempt
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import RoundResult
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import TINY, per_example
@@ -23,16 +23,13 @@ class Walk(NamedTuple):
     radius: Any
     nearest: Any  # the adversarial image of the smallest norm
     norm: Any  # its norm, infinite if there is none
-    queries: Any
-    gradients: Any
-    nonfinite: Any
 
 
 class MovingRadiusAttack(MinimumNormAttack):
     """A minimum-norm attack that moves the radius of its ball, by `gamma`, after every step.
 
-    A subclass says what is climbed in `objective`, the first radius, how the radius moves in `moved`, and
-    how a perturbation is brought to it in `fitted`.
+    A subclass says what is climbed in `objective`, the first radius, how the radius moves in `next_radius`,
+    and how a perturbation is brought to it in `project_to_radius`.
 
     Args:
         epsilon: Radius at which the images found are counted, in pixels of [0, 1].
@@ -59,7 +56,6 @@ class MovingRadiusAttack(MinimumNormAttack):
     ):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon, targeted=targeted)
         check(0 < gamma < 1, f"`gamma` must lie between 0 and 1. Received: gamma={gamma}.")
-        check_at_least(0, max_step_size=max_step_size)
         check_positive(max_step_size=max_step_size)
         self.gamma = gamma
         self.max_step_size = max_step_size
@@ -68,11 +64,11 @@ class MovingRadiusAttack(MinimumNormAttack):
         """What is climbed: one value per example."""
         raise NotImplementedError
 
-    def moved(self, i, walk: Walk, success, loss, gradient):
+    def next_radius(self, i, walk: Walk, success, loss, gradient):
         """The next radius; `walk` has the nearest adversarial image up to here."""
         raise NotImplementedError
 
-    def fitted(self, delta, radius):
+    def project_to_radius(self, delta, radius):
         """The perturbation, brought to the radius."""
         raise NotImplementedError
 
@@ -81,47 +77,40 @@ class MovingRadiusAttack(MinimumNormAttack):
         share = (1.0 + tf.cos(math.pi * tf.cast(i, tf.float32) / self.steps)) / 2.0
         return last + (first - last) * share
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """One walk; the nearest adversarial iterate."""
 
         def body(i, walk: Walk, constants):
             images, labels = constants
 
             def objective(v):
-                logits = victim.logits(v)
-                loss = self.aim * self.objective(logits, labels)
+                logits = victim.source.logits(v)
+                loss = self.loss_sign * self.objective(logits, labels)
                 return loss, (loss, logits)
 
             (loss, logits), gradient, bad = gradient_of(objective, images + walk.delta)
-            success = self.succeeded(logits, labels)
+            success, judged = self.verdict(victim, images + walk.delta, logits, labels)
             walk = self._keep_nearer(walk, images, success)
-            radius = self.moved(i, walk, success, loss, gradient)
+            radius = self.next_radius(i, walk, success, loss, gradient)
             largest = self.threat.length(tf.maximum(images, 1.0 - images))
             radius = tf.minimum(radius, largest)
             size = self.annealed(i, self.max_step_size, self.max_step_size / 100)
             length = tf.norm(tf.reshape(gradient, [tf.shape(gradient)[0], -1]), axis=1)
             stepped = walk.delta + size * gradient / per_example(tf.maximum(length, TINY))
-            delta = self.fitted(stepped, per_example(radius))
-            walk = walk._replace(
-                delta=tf.clip_by_value(images + delta, 0.0, 1.0) - images,
-                radius=radius,
-                queries=walk.queries + 1,
-                gradients=walk.gradients + 1,
-                nonfinite=walk.nonfinite + bad,
-            )
-            return walk, tf.zeros_like(success)
+            delta = self.project_to_radius(stepped, per_example(radius))
+            delta = tf.clip_by_value(images + delta, 0.0, 1.0) - images
+            return walk._replace(delta=delta, radius=radius), tf.zeros_like(success), bad, judged
 
         def test_last(walk: Walk, constants):
             images, labels = constants
-            success = self.succeeded(victim.logits(images + walk.delta), labels)
-            return self._keep_nearer(walk, images, success)._replace(queries=walk.queries + 1)
+            logits = victim.source.logits(images + walk.delta)
+            success, judged = self.verdict(victim, images + walk.delta, logits, labels, last=True)
+            return self._keep_nearer(walk, images, success), judged
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        nowhere, radius = (tf.fill(tf.shape(zeros), value) for value in (math.inf, self.first_radius))
-        walk = Walk(tf.zeros_like(x), radius, x, nowhere, zeros, zeros, zeros)
-        walk = shrinking_loop(body, walk, [x, y], self.steps, test_last)
-        costs = walk.queries, walk.gradients, walk.nonfinite
-        return self.outcome(victim, x, y, walk.nearest, walk.norm, *costs)
+        nowhere, radius = (tf.fill(tf.shape(x)[:1], value) for value in (math.inf, self.first_radius))
+        walk = Walk(tf.zeros_like(x), radius, x, nowhere)
+        loop = shrinking_loop(body, walk, [x, y], self.steps, test_last)
+        return self.outcome(victim, x, y, loop.state.nearest, loop.state.norm, loop)
 
     def _keep_nearer(self, walk: Walk, images, success) -> Walk:
         x_adv = images + walk.delta

@@ -16,4 +16,6 @@ class AttackOptions:
     steps: int | None = option(None, "Attack steps. [the framework's: 10, or 1]", least=0)
     start: str | None = option(None, "Start of the attack. [the framework's]", choices=STARTS)
     restarts: int = option(1, "Attack restarts in training.", least=1)
-    logit_scale: str = option("model", "Scale of the logits that the attack sees: model, or a number.")
+    logit_scale: str | float = option(
+        "model", "Scale of the logits that the attack sees: model, or a number."
+    )

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import query_budget
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_positive
-from athe_tf.attacks.engine.results import Attempt, misclassified
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs, RoundResult, misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import per_example
@@ -26,7 +26,6 @@ class Search(NamedTuple):
     accepted: Any  # whether it has improved the best direction, so that `signs` are flipped already
     level: Any  # of the block that is flipped
     block: Any  # its number
-    queries: Any
 
 
 class RayS(MinimumNormAttack):
@@ -81,10 +80,10 @@ class RayS(MinimumNormAttack):
         self.stop_on_success = stop_on_success
         self.tolerance = tolerance
 
-    def round_passes(self, victim: Victim) -> float:
-        return float(self.n_queries) + self.clip_to_epsilon
+    def costs(self, victim: Victim) -> Costs:
+        return Costs(self.steps, after=int(self.clip_to_epsilon))
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """One search. Every iteration is one probe of every image, wherever it is in its search."""
         size = math.prod(x.shape[1:])
         blocks = Blocks(x.shape[1:])
@@ -117,7 +116,6 @@ class RayS(MinimumNormAttack):
                 accepted=searching & (s.accepted | nearer),
                 level=level,
                 block=block,
-                queries=s.queries + 1,
             )
             return state, self.threat.within(norm) if self.stop_on_success else tf.zeros_like(wrong)
 
@@ -125,12 +123,12 @@ class RayS(MinimumNormAttack):
         nowhere = tf.fill(tf.shape(zeros), float("inf"))
         none = zeros > 0
         signs = tf.ones_like(x, tf.int8)
-        start = Search(signs, nowhere, nowhere, tf.zeros_like(nowhere), none, none, zeros, zeros, zeros)
-        end = shrinking_loop(body, start, [x, y], self.steps)
+        start = Search(signs, nowhere, nowhere, tf.zeros_like(nowhere), none, none, zeros, zeros)
+        loop = shrinking_loop(body, start, [x, y], self.steps)
+        end = loop.state
         nearest = _along(x, end.signs, tf.minimum(end.radius, 1.0))
         found = where_rows(tf.math.is_finite(end.radius), nearest, x)
-        gradients = tf.zeros_like(zeros)
-        return self.outcome(victim, x, y, found, end.norm, end.queries, gradients, gradients)
+        return self.outcome(victim, x, y, found, end.norm, loop)
 
 
 def _along(images, signs, radius):

@@ -1,11 +1,11 @@
 """The attacks by name. Needs no TensorFlow, so that a typo is reported at once."""
 
+import ast
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.registry import Registry, unknown_name
+from athe_tf.utils.registry import Registry, is_import_path, unknown_name
 
 if TYPE_CHECKING:
     from athe_tf.attacks.engine.attack import Attack
@@ -55,6 +55,7 @@ ATTACKS = Registry(
     },
 )
 
+_CALL = re.compile(r"(?P<name>[^()]+)\((?P<arguments>.*)\)", re.DOTALL)
 _NUMBERED = re.compile(r"(?P<base>.+?)-(?P<steps>\d+)(?:x(?P<restarts>\d+))?")
 
 
@@ -66,6 +67,7 @@ def parse_name(name: str) -> tuple[str, dict]:
     >>> parse_name("pgd-20")
     ('pgd', {'steps': 20})
     """
+    name, _ = split_call(name)
     match = _NUMBERED.fullmatch(name)
     base = match["base"] if match and name not in ATTACKS else name
     if base not in ATTACKS and not is_import_path(base):
@@ -77,6 +79,45 @@ def parse_name(name: str) -> tuple[str, dict]:
     return base, {key: int(match[key]) for key in ("steps", "restarts") if match[key]}
 
 
+def split_call(name: str) -> tuple[str, dict[str, Any]]:
+    """Splits `"pgd-20(step_size=2/255)"` into its name and its arguments, without evaluating code.
+
+    The name may be that of a class, so that the `repr` of an attack is a name too.
+
+    Example:
+
+    >>> split_call("PGD(epsilon=0.1, steps=5)")
+    ('pgd', {'epsilon': 0.1, 'steps': 5})
+    """
+    match = _CALL.fullmatch(name.strip())
+    if match is None:
+        return name, {}
+    classes = {path.rpartition(":")[2]: known for known, path in reversed(ATTACKS.entries.items())}
+    try:
+        call = ast.parse(f"f({match['arguments']})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError("every argument needs a name")
+        arguments = {str(keyword.arg): _literal(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, ZeroDivisionError) as error:
+        reason = "it is not a call" if isinstance(error, SyntaxError) else error
+        raise InputError(
+            f"The options of the attack '{name}' cannot be read: {reason}. Expected names and values, such "
+            "as pgd-20(step_size=2/255, restarts=2)."
+        ) from None
+    return classes.get(match["name"], match["name"]), arguments
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of a literal, where fractions such as 8/255 are numbers."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return _literal(node.left) / _literal(node.right)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ValueError(f"`{ast.unparse(node)}` is not a number, a text, a list or a dictionary") from None
+
+
 def get(name: str, **kwargs) -> "Attack":
     """The attack of a name; a trailing number is its steps or queries, and `x10` after it its restarts.
 
@@ -86,17 +127,21 @@ def get(name: str, **kwargs) -> "Attack":
     PGD(epsilon=0.1, steps=50, step_size=0.02, restarts=10)
     >>> get("square-200", epsilon=0.1)
     Square(epsilon=0.1, n_queries=200)
+    >>> get("PGD(epsilon=8/255, restarts=2)")
+    PGD(epsilon=0.03137254901960784, restarts=2)
 
     Args:
-        name: A registered name, or `"module:Name"`.
+        name: A registered name, or `"module:Name"`. It may carry arguments as a call, which take precedence;
+            the `repr` of a registered attack is such a name.
         **kwargs: Arguments of the attack's class; `epsilon` is always one of them.
     """
-    base, arguments = parse_name(name)
+    plain, given = split_call(name)
+    base, arguments = parse_name(plain)
     attack_class = ATTACKS.get(base)
     if "steps" in arguments:
         arguments[attack_class.number_argument] = arguments.pop("steps")
     try:
-        attack = attack_class(**PRESETS.get(base, {}) | arguments | kwargs)
+        attack = attack_class(**PRESETS.get(base, {}) | arguments | kwargs | given)
     except TypeError as error:
         raise InputError(f"Invalid arguments for the attack '{name}': {error}.") from error
     attack.name = name

@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
@@ -81,6 +82,7 @@ class Spatial(BlackBoxAttack):
 
     name = "spatial"
     in_ball = False
+    measures_size = True
 
     def __init__(
         self,
@@ -120,24 +122,24 @@ class Spatial(BlackBoxAttack):
         grid = tf.constant(self.moves())
 
         def body(i, state, constants):
-            best, best_margin, _, queries, best_share = state
+            best, _, best_margin, best_share = state
             images, labels, names = constants
             if self.steps is None:
                 shares = tf.tile(grid[i : i + 1], [tf.shape(images)[0], 1])
             else:
                 shares = rng.uniform(rng.fold(seed, i), names, (3,))
             candidate = transformed(images, *tf.unstack(shares * limits, axis=1))
-            margin, wrong = self.judged(victim, candidate, labels)
+            margin, wrong = self.margin_and_success(victim, candidate, labels)
             better = wrong | (margin > best_margin)
             share = tf.reduce_max(tf.abs(shares) * tf.cast(limits > 0, tf.float32), axis=1)
             best = where_rows(better, candidate, best)
             best_margin = tf.where(better, margin, best_margin)
             best_share = tf.where(better, share, best_share)
-            return [best, best_margin, wrong, queries + 1, best_share], wrong
+            return [best, wrong, best_margin, best_share], wrong
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        margins = tf.fill(tf.shape(zeros), -float("inf"))
-        state = [x, margins, zeros > 0, zeros, tf.zeros_like(margins)]
-        steps = len(self.moves()) if self.steps is None else self.steps
-        best, _, success, queries, share = shrinking_loop(body, state, [x, y, ids], steps)
-        return best, success, queries, share
+        margins = tf.fill(tf.shape(x)[:1], -float("inf"))
+        state = [x, margins > 0, margins, tf.zeros_like(margins)]
+        return shrinking_loop(body, state, [x, y, ids], self.costs(victim).steps)
+
+    def costs(self, victim: Victim) -> Costs:
+        return Costs(math.prod(self.grid) if self.steps is None else self.steps, after=0)

@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.arguments import check_at_least
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import TINY
 from athe_tf.utils import rng
@@ -90,28 +91,26 @@ class Square(BlackBoxAttack):
         moves = (Patches if math.isinf(self.threat.order) else Hills)(self, x.shape[1:])
 
         def body(i, state, constants):
-            best, best_margin, _, queries = state
+            best, _, best_margin = state
             images, labels, names = constants
             candidate = tf.cond(
                 i == 0,
                 lambda: best,
                 lambda: moves.propose(images, best, names, rng.fold(seed, i), self.stage(i - 1)),
             )
-            margin, wrong = self.judged(victim, candidate, labels)
+            margin, wrong = self.margin_and_success(victim, candidate, labels)
             better = wrong | (margin > best_margin)
             best = where_rows(better, candidate, best)
             best_margin = tf.where(better, margin, best_margin)
-            return [best, best_margin, wrong, queries + 1], wrong
+            return [best, wrong, best_margin], wrong
 
-        zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
+        nothing = tf.fill(tf.shape(x)[:1], -float("inf"))
         start = moves.start(x, ids, rng.fold(seed, 0))
-        state = [start, tf.fill(tf.shape(zeros), -float("inf")), zeros > 0, zeros]
-        # The start is the first candidate.
-        best, _, success, queries = shrinking_loop(body, state, [x, y, ids], self.n_queries + 1)
-        return best, success, queries
+        state = [start, nothing > 0, nothing]
+        return shrinking_loop(body, state, [x, y, ids], self.costs(victim).steps)
 
-    def round_passes(self, victim: Victim) -> float:
-        return float(self.n_queries + 2)
+    def costs(self, victim: Victim) -> Costs:
+        return Costs(self.n_queries + 1, after=0)  # the start is the first candidate
 
     def stage(self, iteration):
         """How many times the area of the windows has been halved."""

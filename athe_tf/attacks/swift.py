@@ -5,16 +5,36 @@ import tensorflow as tf
 
 from athe_tf.attacks import losses
 from athe_tf.attacks.apgd import APGDT
-from athe_tf.attacks.cascade import Cascade
-from athe_tf.attacks.constraint_relaxation import ConstraintRelaxation
+from athe_tf.attacks.cascade import Cascade, CascadeSchedule
+from athe_tf.attacks.constraint_relaxation import ConstraintRelaxation, closest_margin, distances
 from athe_tf.attacks.engine.arguments import check_at_least
-from athe_tf.attacks.engine.results import AttackResult, Attempt
+from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.square import Square
 
 # The detector's margin, as a share of that of the gradient attacks, below which gradients mislead.
 MISLED = 0.75
 CR, APGD_T, DETECTOR, SQUARE = "cr", "apgd-t", "square-detector", "square"
+
+
+class SwiftSchedule(CascadeSchedule):
+    """Which images go on to which stage, decided for each image alone."""
+
+    def admits(self, member, result: AttackResult) -> np.ndarray | None:
+        if member.name == APGD_T:
+            return distances(result.memory[CR]).min(axis=1) < self.attack.come_close
+        return misled(result) if member.name == SQUARE else None
+
+    def craft_passes(self, victim: Victim) -> float:
+        return self.attack.attacks[0].schedule.craft_passes(victim)
+
+
+def misled(result: AttackResult) -> np.ndarray:
+    """Images for which a few random queries reached a much smaller margin than gradient attacks."""
+    stage = next(stage for stage in result.stages if stage.name == DETECTOR)
+    seen = result.rounds >= stage.end
+    return seen & (result.memory[DETECTOR][:, 0] < MISLED * closest_margin(result.memory[CR]))
 
 
 class Swift(Cascade):
@@ -58,6 +78,7 @@ class Swift(Cascade):
     norms = ("linf", "l2")
     title = "Swift"
     number_argument = "n_queries"
+    schedule_class = SwiftSchedule
 
     def __init__(
         self,
@@ -84,28 +105,9 @@ class Swift(Cascade):
             ]
         )
 
-    def admits(self, member, result: AttackResult) -> np.ndarray:
-        """Which images go on to a stage: all but where a table of this class says otherwise."""
-        if member.name == APGD_T:
-            return ConstraintRelaxation.distances(result.memory[CR]).min(axis=1) < self.come_close
-        if member.name == SQUARE:
-            return self.misled(result)
-        return super().admits(member, result)
-
-    @staticmethod
-    def misled(result: AttackResult) -> np.ndarray:
-        """Images for which a few random queries reached a much smaller margin than gradient attacks."""
-        stage = next(stage for stage in result.stages if stage.name == DETECTOR)
-        seen = result.rounds >= stage.end
-        by_gradients = ConstraintRelaxation.closest_margin(result.memory[CR])
-        return seen & (result.memory[DETECTOR][:, 0] < MISLED * by_gradients)
-
     def craft(self, victim: Victim, x, y, ids, seed):
         """The short form, for validation: `cr` with one start per target, without the other stages."""
         return self.attacks[0].craft(victim, x, y, ids, seed)
-
-    def craft_passes(self, victim: Victim) -> float:
-        return self.attacks[0].craft_passes(victim)
 
     def shortcomings(self, victim: Victim) -> list[str]:
         told = (
@@ -116,18 +118,25 @@ class Swift(Cascade):
 
     def suspicions(self, result: AttackResult) -> list[str]:
         """What the detector found."""
-        misled = self.misled(result)
-        if not misled.any():
+        suspects = misled(result)
+        if not suspects.any():
             return []
         stages = {stage.name: stage for stage in result.stages}
         before, detected, after = (
             int(result.robust_after(stages[name]).sum()) for name in (APGD_T, DETECTOR, SQUARE)
         )
         return [
-            f"Square came much closer than the gradient attacks on {int(misled.sum())} images within "
+            f"Square came much closer than the gradient attacks on {int(suspects.sum())} images within "
             f"{self.detector_queries} queries and broke {before - detected} of them: gradients mislead "
             f"there. It went on with {self.n_queries} queries and broke {detected - after} more."
         ]
+
+
+class MarginSchedule(Schedule):
+    """An image remembers the smallest margin that it reached."""
+
+    def memory_columns(self, victim: Victim) -> int:
+        return 1
 
 
 class SquareDetector(Square):
@@ -143,15 +152,13 @@ class SquareDetector(Square):
     """
 
     name = DETECTOR
+    schedule_class = MarginSchedule
 
-    def memory_columns(self, victim: Victim) -> int:
-        return 1
+    def costs(self, victim: Victim) -> Costs:
+        return super().costs(victim)._replace(before=(1, 0))  # the query that measures the margin
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> RoundResult:
         """A search, and the margin where it ended."""
-        attempt = super().attempt(victim, x, y, ids, seed, round_index)
-        reached = -losses.margin(victim.logits(attempt.x_adv), y)
-        return attempt._replace(queries=attempt.queries + 1, memory=reached[:, tf.newaxis])
-
-    def round_passes(self, victim: Victim) -> float:
-        return super().round_passes(victim) + 1.0
+        found = super().run_round(victim, x, y, ids, seed, round_index)
+        reached = -losses.margin(victim.logits(found.x_adv), y)
+        return found._replace(memory=reached[:, tf.newaxis])

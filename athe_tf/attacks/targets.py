@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.utils import rng
 
@@ -26,6 +27,12 @@ def ranked_target(clean_logits, y, rank):
     return tf.gather(order, rank, axis=1, batch_dims=1)
 
 
+class TargetSchedule(Schedule):
+    """Targets are independent of each other: several rounds of an image can be in one batch."""
+
+    rounds_in_parallel = True
+
+
 class TargetRounds(Attack):
     """A round is one target and one restart: all targets once, then all of them again. A mixin.
 
@@ -34,7 +41,8 @@ class TargetRounds(Attack):
     """
 
     compares_margins = True
-    rounds_in_parallel = True
+    schedule_class = TargetSchedule
+    clean_passes: tuple[int, int] | None = (1, 0)
 
     def __init__(self, epsilon, norm="linf", *, n_targets: int | None, **kwargs):
         super().__init__(epsilon, norm, **kwargs)
@@ -51,16 +59,13 @@ class TargetRounds(Attack):
     def rounds(self, victim: Victim) -> int:
         return self.target_count(victim) * self.restarts
 
-    def round_passes(self, victim: Victim) -> float:
-        return super().round_passes(victim) + 1.0  # for the clean logits
-
     def split(self, victim: Victim, round_index):
         """`(rank of the target, number of the restart)` of a round."""
         return round_index % self.target_count(victim), round_index // self.target_count(victim)
 
-    def clean_inputs(self, victim: Victim, x) -> list:
+    def clean_inputs(self, victim: Victim, x, y) -> list:
         """The clean logits."""
-        return [victim.logits(x)]
+        return [victim.source.logits(x)]
 
     def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
         """The target of each image."""

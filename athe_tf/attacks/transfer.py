@@ -5,11 +5,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from athe_tf.attacks.engine.attack import Attack, checked_batch
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import checked_batch
 
 #: The attacks of the hypersphere-embedding paper (Appendix C.4), and their settings: made by
 #: `[athe_tf.attacks.get(name, **HE) for name in HE_ATTACKS]`.

@@ -5,9 +5,10 @@ import math
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
-from athe_tf.attacks.engine.active_set import shrinking_loop
 from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.arguments import check_positive
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.threat import flat
 from athe_tf.utils import rng
@@ -86,14 +87,18 @@ class ZOO(BlackBoxAttack):
         self.learning_rate = learning_rate
         self.constant = constant
 
-    def round_passes(self, victim: Victim) -> float:
-        return float(self.n_queries)
+    def costs(self, victim: Victim) -> Costs:
+        # Tests between updates are not at every step: with them, the budget may allow fewer updates.
+        return Costs((self.n_queries - 1) // 2, forward=2, after=(self.n_queries - 1) % 2)
+
+    def extra_queries(self, loop):
+        return loop.state[2]
 
     def search(self, victim: Victim, x, y, ids, seed):
         budget = self.n_queries - 1  # one query went to the clean image
 
         def body(i, state, constants):
-            x_adv, solved, queries, adam, visits = state
+            x_adv, solved, tests, adam, visits = state
             images, labels, names = constants
             coordinate = rng.integers(rng.fold(seed, i), names, (), math.prod(x.shape[1:]))
             visited = tf.one_hot(coordinate, math.prod(x.shape[1:]), on_value=True, off_value=False)
@@ -103,19 +108,20 @@ class ZOO(BlackBoxAttack):
             adam, visits, direction = _coordinate_step(adam, visits, slope, visited)
             moved = self._move(images, x_adv, direction)
             x_adv = where_rows(success, x_adv, moved)
-            queries += 2 + tf.cast(tested, tf.int32)
-            done = success | (queries + MOST_QUERIES_PER_UPDATE > budget)
-            return [x_adv, success, queries, adam, visits], done
+            tests += tf.cast(tested, tf.int32)
+            done = success | (2 * (i + 1) + tests + MOST_QUERIES_PER_UPDATE > budget)
+            return [x_adv, success, tests, adam, visits], done
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
         none = tf.zeros_like(flat(x))
         state = [x, zeros > 0, zeros, Adam(none, none), none]
-        x_adv, success, queries, *_ = shrinking_loop(body, state, [x, y, ids], budget // 2)
+        loop = shrinking_loop(body, state, [x, y, ids], budget // 2)
+        x_adv, success, tests, *_ = loop.state
         tested = ~success & self._within(x, x_adv)
         success |= self.successes(victim, x_adv, y, tested)
         # A call, which returns every image, returns admissible ones in either mode.
         x_adv = where_rows(success, x_adv, self.threat.project(x, x_adv))
-        return x_adv, success, queries + tf.cast(tested, tf.int32)
+        return loop._replace(state=(x_adv, success, tests + tf.cast(tested, tf.int32)))
 
     def _slope(self, victim: Victim, images, x_adv, labels, visited):
         """`(slope of the objective at the visited coordinates, whether a probe is wrong)`."""
@@ -123,7 +129,7 @@ class ZOO(BlackBoxAttack):
         ahead = rows + self.sigma * tf.cast(visited, tf.float32)
         behind = rows - self.sigma * tf.cast(visited, tf.float32)
         probes = tf.reshape(tf.concat([ahead, behind], axis=0), [-1, *images.shape[1:]])
-        margin, wrong = self.judged(victim, probes, tf.tile(labels, [2]))
+        margin, wrong = self.margin_and_success(victim, probes, tf.tile(labels, [2]))
         hinge = tf.maximum(-margin, 0.0)
         rise = hinge[: tf.shape(labels)[0]] - hinge[tf.shape(labels)[0] :]
         # The rounded step, not 2 sigma: at a pixel near 1 they differ by a thousandth.

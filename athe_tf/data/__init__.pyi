@@ -1,12 +1,11 @@
 from . import corruptions
-from .augmentations import AUGMENTATIONS
+from .augment import RandomResizedCrop
 from .corruptions.apply import corrupt
-from .extra import with_extra
 from .image_files import FileSet
 from .images import ImageSet
 from .loading import load
-from .mixed import MixedSet
-from .random_resized_crop import RandomResizedCrop
+from .mixed import MixedSet, with_extra
+from .names import AUGMENTATIONS
 from .source import ImageSource
 from .splits import Splits
 from .streamed import Files, StreamedSet

@@ -5,14 +5,74 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data import validate
-from athe_tf.data.decoding import ImageDecoder
-from athe_tf.data.random_resized_crop import RandomResizedCrop
+from athe_tf.data.augment import RandomResizedCrop
 from athe_tf.data.resize import central_view, resize
 from athe_tf.data.source import ImageSource, to_float, with_options, without_autograph
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.graph_checks import readable_errors
+from athe_tf.utils.images_and_labels import check_classes, check_labels
 from athe_tf.utils.label_checks import checked_labels
+
+# Pillow decodes so too; TensorFlow's default trades quality for speed.
+_DCT = "INTEGER_ACCURATE"
+
+
+class ImageDecoder:
+    """Decodes JPEG, PNG, GIF and BMP files to uint8, whatever their names say.
+
+    Gray images get three channels where three are wanted, CMYK becomes RGB, and transparency is dropped.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> decode = ImageDecoder(channels=3)
+    >>> decode(tf.io.encode_jpeg(tf.zeros([8, 9, 1], tf.uint8))).shape
+    TensorShape([8, 9, 3])
+
+    Args:
+        channels: 1 or 3.
+    """
+
+    def __init__(self, channels: int):
+        self.channels = channels
+
+    def __call__(self, encoded):
+        """The whole image `[H, W, C]`."""
+        return self._shaped(
+            tf.cond(
+                tf.io.is_jpeg(encoded),
+                lambda: tf.io.decode_jpeg(encoded, self.channels, dct_method=_DCT),
+                lambda: self._other(encoded),
+            )
+        )
+
+    def crop(self, encoded, box: Callable):
+        """A box of the image; of a JPEG file, little more than that is decoded.
+
+        Args:
+            encoded: The bytes.
+            box: From the height and width of the image to `(top, left, height, width)`.
+        """
+
+        def of_jpeg():
+            height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(encoded))
+            return tf.image.decode_and_crop_jpeg(
+                encoded, box(height, width), channels=self.channels, dct_method=_DCT
+            )
+
+        def of_other():
+            image = self._other(encoded)
+            shape = tf.shape(image)
+            top, left, height, width = tf.unstack(box(shape[0], shape[1]))
+            return image[top : top + height, left : left + width]
+
+        return self._shaped(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, of_other))
+
+    def _other(self, encoded):
+        return tf.io.decode_image(encoded, self.channels, expand_animations=False)
+
+    def _shaped(self, image):
+        return tf.ensure_shape(image, [None, None, self.channels])
 
 
 class EncodedSource(ImageSource):
@@ -61,16 +121,11 @@ class EncodedSource(ImageSource):
         batches = self._in_order(256, min(int(max_examples or 0), len(self))).as_numpy_iterator()
         with readable_errors():
             images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-        validate.check_labels(labels, len(labels))
-        validate.check_range(labels, self.num_classes)
+        check_labels(labels, len(labels))
+        check_classes(labels, self.num_classes)
         return images, labels.astype(np.int64)
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
-        """All images once, in order, for evaluation. The last batch may be smaller.
-
-        Returns:
-            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
-        """
         check_integer("batch_size", batch_size, 1)
         dataset = self._in_order(batch_size, len(self)).map(self._checked)
         # Without its length, Keras warns at the end of the first validation that the data ran out.

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.decoding import ImageDecoder
+from athe_tf.data.encoded import ImageDecoder
 from athe_tf.data.folder_layout import PARTS, ImageFile, check_folder, image_files
 from athe_tf.data.image_files import FileSet, unreadable
 from athe_tf.data.resize import central_view

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.decoding import ImageDecoder
-from athe_tf.data.encoded import EncodedSource
+from athe_tf.data.encoded import EncodedSource, ImageDecoder
 from athe_tf.data.source import chosen_part, permuted, without_autograph
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import check

@@ -5,10 +5,10 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data import validate
 from athe_tf.data.source import ImageSource, chosen_part, permuted, to_float, with_options, without_autograph
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check_integer
+from athe_tf.utils.images_and_labels import check_images, check_labels
 
 # The stream of random numbers that decides the order; `augment` uses others.
 _ORDER = 0
@@ -37,8 +37,8 @@ class ImageSet(ImageSource):
 
     def __init__(self, images: np.ndarray, labels: np.ndarray):
         images, labels = np.asarray(images), np.asarray(labels)
-        validate.check_images(images)
-        validate.check_labels(labels, len(images))
+        check_images(images)
+        check_labels(labels, len(images))
         self.images = images if images.dtype == np.uint8 else images.astype(np.float32, copy=False)
         self.labels = labels.astype(np.int64, copy=False)
         height, width, channels = images.shape[1:]
@@ -56,15 +56,9 @@ class ImageSet(ImageSource):
         return ImageSet(self.images[chosen], self.labels[chosen])
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
         return as_float(self.images[:max_examples]), self.labels[:max_examples]
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
-        """All images once, in order, for evaluation. The last batch may be smaller.
-
-        Returns:
-            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
-        """
         check_integer("batch_size", batch_size, 1)
         images, labels = self._tensors
 

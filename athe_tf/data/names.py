@@ -1,11 +1,11 @@
-"""Checks of the name of a data set, without TensorFlow."""
+"""The names of data sets and augmentations, checked without TensorFlow."""
 
 import pathlib
 import re
 
 from athe_tf.data import folder_layout, npz
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.registry import did_you_mean
+from athe_tf.utils.registry import Registry, did_you_mean
 
 # Popular sets of TensorFlow Datasets, to report a typo at once. `load` accepts all others too.
 _GRAY = ("emnist", "fashion_mnist", "kmnist", "mnist", "mnist_corrupted")
@@ -20,6 +20,15 @@ LOCAL = ("digits", "npz:PATH", "folder:PATH")
 
 # name, name/config, name:version, name/config:version
 _TFDS_NAME = re.compile(r"[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2})?")
+
+
+#: Augmentations that crop the original of an image, so that it should not be resized before.
+OF_ORIGINALS = ("random_resized_crop", "random_resized_crop_flip")
+#: Those that treat the images of a batch alike.
+OF_BATCHES = ("batch_crop_flip",)
+_NAMES = ("flip", "none", "pad_crop", "pad_crop_flip", "reflect_crop_flip", *OF_BATCHES, *OF_ORIGINALS)
+
+AUGMENTATIONS = Registry("augmentation", __package__, {name: f"augment:{name}" for name in _NAMES})
 
 
 def check_name(name: str, *, data_dir: str | pathlib.Path | None = None) -> None:

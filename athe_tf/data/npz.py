@@ -3,7 +3,7 @@
     np.savez("mine.npz", x_train=..., y_train=..., x_test=..., y_test=...)
 
 Images are `[N, H, W, C]` or `[N, H, W]`, uint8 or float in [0, 1]; labels are integers `0..L-1`, `[N]` or
-`[N, 1]`. `x_validation` and `y_validation` are optional. Extra training images (see `extra.py`) are an
+`[N, 1]`. `x_validation` and `y_validation` are optional. Extra training images (see `with_extra`) are an
 archive with `image` and `label`. NumPy only: files can be checked before TensorFlow starts.
 """
 
@@ -11,9 +11,15 @@ import pathlib
 
 import numpy as np
 
-from athe_tf.data import validate
 from athe_tf.utils.archives import Archive
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.images_and_labels import (
+    SAME_CLASSES,
+    check_classes,
+    check_image_type,
+    check_labels,
+    count_classes,
+)
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 _VALIDATION_KEYS = ("x_validation", "y_validation")
@@ -28,10 +34,10 @@ def check_file(path: str | pathlib.Path) -> None:
         sizes = {part: _check_declared_images(archive, f"x_{part}") for part in _parts_of(archive)}
         for part, size in sizes.items():
             labels = _labels(archive.read(f"y_{part}"), f"y_{part}")
-            validate.check_labels(labels, size, f"y_{part}")
+            check_labels(labels, size, f"y_{part}")
             if part == "train":
-                classes = validate.count_classes(labels, f"y_{part}")
-            validate.check_range(labels, classes, f"y_{part}")
+                classes = count_classes(labels, f"y_{part}")
+            check_classes(labels, classes, f"y_{part}", SAME_CLASSES)
 
 
 def check_extra_file(path: str | pathlib.Path, labelled_by_model: bool) -> None:
@@ -82,7 +88,7 @@ def _check_declared_images(archive: Archive, key: str) -> int:
     """The number of images; raises `InputError` unless the header of an array is that of images."""
     shape, dtype = archive.declared(key)
     _check_axes(shape, key)
-    validate.check_image_type(shape if len(shape) == 4 else (*shape, 1), dtype, key)
+    check_image_type(shape if len(shape) == 4 else (*shape, 1), dtype, key)
     return shape[0]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import to_levels
 
 
 def check_resize_size(resize_size: int | None, image_size: int | None) -> None:
@@ -55,7 +56,7 @@ def resize_images(
     if images.shape[1:3] == (size, size) and resize_size in (None, size):
         return images
     if resize_size is not None:
-        levels = images if images.dtype == np.uint8 else np.rint(images * 255).astype(np.uint8)
+        levels = images if images.dtype == np.uint8 else to_levels(images)
         crops = np.stack([resize_and_center_crop(tf.constant(x), resize_size, size) for x in levels])
         return crops if images.dtype == np.uint8 else (crops / np.float32(255)).astype(images.dtype)
     chunks = [

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.augmentations import AUGMENTATIONS
+from athe_tf.data.names import AUGMENTATIONS
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.rng import bits, fold
 

@@ -5,11 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.data import validate
 from athe_tf.data.images import ImageSet
 from athe_tf.data.resize import resize_images
 from athe_tf.data.source import ImageSource
 from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import (
+    SAME_CLASSES,
+    check_classes,
+    check_images,
+    check_labels,
+    count_classes,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +80,13 @@ def from_arrays(
         resize_size: As in `load`.
     """
     for part, (images, labels) in parts.items():
-        validate.check_images(images, f"x_{part}")
-        validate.check_labels(labels, len(images), f"y_{part}")
+        check_images(images, f"x_{part}")
+        check_labels(labels, len(images), f"y_{part}")
     if num_classes is None:
-        num_classes = validate.count_classes(parts["train"][1], "y_train")
+        num_classes = count_classes(parts["train"][1], "y_train")
     expected = parts["test"][0].shape[1:]
     for part, (images, labels) in parts.items():
-        validate.check_range(labels, num_classes, f"y_{part}")
+        check_classes(labels, num_classes, f"y_{part}", SAME_CLASSES)
         check(
             images.shape[1:] == expected,
             f"The images of all splits must have the same shape. Expected {expected}, as in `x_test`. "

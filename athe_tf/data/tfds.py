@@ -1,23 +1,24 @@
 """Any image classification set of TensorFlow Datasets, by its name."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
 import socket
 import urllib.parse
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from athe_tf.data.decoding import ImageDecoder
+from athe_tf.data.encoded import ImageDecoder
 from athe_tf.data.names import base_name, unknown_data_set
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, held_out_size
 from athe_tf.data.streamed import Files, StreamedSet
-from athe_tf.data.tfds_files import check_features
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, described
 
 # Sets whose decoded images need less than this are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30
@@ -89,12 +90,9 @@ def _builder(name, data_dir):
 
 
 def _damaged(name, folder, error) -> InputError:
-    # TensorFlow begins with the name of a node.
-    lines = re.sub(r"^\{\{.*?\}\}\s*", "", str(error).strip()).splitlines()
-    reason = f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
     return InputError(
-        f"The files of the data set '{name}' in {folder} cannot be read ({reason}). They may be incomplete "
-        "or damaged: prepare or copy the set again."
+        f"The files of the data set '{name}' in {folder} cannot be read ({described(error)}). They may be "
+        "incomplete or damaged: prepare or copy the set again."
     )
 
 
@@ -156,7 +154,7 @@ def _prepare(name, builder):
             ) from error
         raise InputError(
             f"The data set '{name}' is not in {builder.data_dir}, and it could not be downloaded "
-            f"({type(error).__name__}: {error}). Give a prepared copy as `data_dir`, or use npz:PATH."
+            f"({described(error)}). Give a prepared copy as `data_dir`, or use npz:PATH."
         ) from error
 
 
@@ -271,3 +269,52 @@ def _streamed_set(builder, split, keys, image_shape, resizing, num_classes):
         take=[file.examples_in_shard - file.skip if file.take == -1 else file.take for file in instructions],
     )
     return StreamedSet(files, parse, ImageDecoder(image_shape[-1]), image_shape, num_classes, *resizing)
+
+
+_CLASS_KEYS = ("type", "pythonClassName", "python_class_name")
+_OWN_FEATURES = re.compile(r"tensorflow_datasets\.core\.features\.[A-Za-z0-9_.]+")
+
+
+def check_features(data_dir: str | pathlib.Path, base: str) -> None:
+    """Raises `InputError` if a set in `data_dir` has features of other classes than those of TFDS itself.
+
+    TFDS imports any module that a `features.json` names, so that the folder of a stranger could run code.
+
+    Args:
+        data_dir: Where the sets are: `DATA_DIR/NAME/VERSION` or `DATA_DIR/NAME/CONFIG/VERSION`.
+        base: The name of the set, without configuration and version.
+    """
+    folder = pathlib.Path(data_dir).expanduser() / base
+    patterns = ("features.json", "*/features.json", "*/*/features.json")
+    for file in sorted(file for pattern in patterns for file in folder.glob(pattern)):
+        try:
+            names = list(_class_names(json.loads(file.read_text())))
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"The file {file} of the data set cannot be read: {error}. Prepare or copy the set again."
+            ) from error
+        foreign = [name for name in names if not _OWN_FEATURES.fullmatch(name)]
+        check(
+            not foreign,
+            f"The file {file} names a class that is not a feature of TensorFlow Datasets, and loading it "
+            f"would run its code. Received: {foreign[:1]}. Use a set with features of TFDS, or npz:PATH.",
+        )
+
+
+def _class_names(value) -> Iterator[str]:
+    """All names of classes in the content of a `features.json`, texts that are JSON themselves included."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if key in _CLASS_KEYS:
+                yield part if isinstance(part, str) else repr(part)
+            else:
+                yield from _class_names(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _class_names(part)
+    elif isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            inner = json.loads(value)
+        except ValueError:
+            return
+        yield from _class_names(inner)

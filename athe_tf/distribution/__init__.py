@@ -9,8 +9,7 @@
 |---|---|
 | `settings.py` | which devices and machines to use, checked before TensorFlow starts |
 | `cluster.py` | the addresses of the workers, and waiting until all of them answer |
-| `startup.py` | `initialize`: chooses the devices, waits for the workers, creates the strategy |
-| `strategy.py` | `Distribution`: the strategy, each worker's part of the data, which worker writes |
+| `strategy.py` | `initialize`: devices, workers, strategy; `Distribution`: who reads and writes what |
 | `keras_patches.py` | what `fit` lacks on several workers |
 
 All random numbers and all data depend on the position in the global batch, so the number of devices does not

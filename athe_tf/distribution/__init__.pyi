@@ -1,8 +1,7 @@
 from .cluster import Cluster
 from .keras_patches import repair_fit
 from .settings import DISTRIBUTIONS, DistributionSettings
-from .startup import initialize
-from .strategy import Distribution, WorkerLost
+from .strategy import Distribution, WorkerLost, initialize
 
 __all__ = [
     "DISTRIBUTIONS",

@@ -1,11 +1,11 @@
 from .converted_model import evaluate_converted
 from .corruptions import evaluate_corruptions
 from .evaluator import evaluate
+from .measures import recall_at_k
 from .options import EvaluationOptions
 from .progress import EvaluationProgress
 from .protocols import PROTOCOLS, AttackSpec, Protocol
 from .result import AttackOutcome, Result
-from .retrieval import recall_at_k
 
 __all__ = [
     "PROTOCOLS",

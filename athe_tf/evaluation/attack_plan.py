@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from athe_tf import attacks as attack_names
 from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.heads import head_of
+from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
-from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
 
@@ -43,7 +44,7 @@ class PlannedAttack:
             if self.hypersphere and head_of(victim) in ("linear", "ensemble", "unknown"):
                 raise NotApplicable(f"it needs a hypersphere head, and '{victim.name}' has none.")
             self.attack.check_victim(victim)
-            for member in self.attack.cascade(victim):
+            for member in schedule_of(self.attack).members(victim):
                 member.check_victim(victim)
         except NotApplicable as error:
             self.not_run = str(error)

@@ -7,19 +7,17 @@ from collections.abc import Callable
 import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.driver import add_stages
+from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial
 from athe_tf.evaluation.attack_plan import PlannedAttack
-from athe_tf.evaluation.eight_bit import still_adversarial
-from athe_tf.evaluation.examples import examples_of
-from athe_tf.evaluation.finished_attack import FinishedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.merged_state import MergedState
 from athe_tf.evaluation.progress import EvaluationProgress
-from athe_tf.evaluation.result import AttackOutcome
-from athe_tf.evaluation.shard import WHOLE, Shard
-from athe_tf.evaluation.state_folder import StateFolder
+from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFolder
+from athe_tf.jobs.shard import WHOLE, Shard
+from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import NotApplicable
 
 
@@ -62,7 +60,8 @@ class AttackRunner:
     def _before(self, attack: Attack, rows: np.ndarray) -> AttackResult:
         """The result before an attack, without images."""
         result = AttackResult.before(self.inputs.images[:0], ~self.inputs.clean.correct[rows])
-        add_stages(result, attack, self.inputs.victim, self.max_passes)
+        victim = self.inputs.victim
+        add_stages(result, schedule_of(attack).members(victim), victim, self.max_passes)
         return result
 
     def _run(self, planned: PlannedAttack, limit: int, rows: np.ndarray, position) -> FinishedAttack:
@@ -96,7 +95,7 @@ class AttackRunner:
         epsilon, norm = float(attack.threat.epsilon), attack.threat.norm
         within = norm == self.inputs.norm and epsilon <= self.inputs.epsilon + 1e-9
         about_model = self.inputs.check_model(attack, slice(limit))
-        remarks = attack.remarks(self.inputs.victim, result, self.max_passes, about_model)
+        told = remarks(attack, self.inputs.victim, result, self.max_passes, about_model)
         return AttackOutcome(
             planned.label,
             robust=~result.success,
@@ -113,7 +112,7 @@ class AttackRunner:
             in_ball=attack.in_ball,
             minimum_norm=isinstance(attack, MinimumNormAttack),
             stages=_accuracy_after_stages(result),
-            remarks=[*([] if planned.note is None else [planned.note]), *remarks],
+            remarks=[*([] if planned.note is None else [planned.note]), *told],
             examples=finished.examples,
         )
 

@@ -8,23 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf import attacks as attack_names
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.evaluation.clean import read_images
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
-from athe_tf.evaluation.images import read_images
-from athe_tf.evaluation.loading import open_model
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.result import Result
-from athe_tf.evaluation.transferred_attack import TransferredAttack
+from athe_tf.evaluation.protocols import AttackSpec
+from athe_tf.results.result import Result
+from athe_tf.saving.opening import open_model
 
-#: Attacks on the parent whose images are tried on the file.
+#: Attacks that follow the gradients of the parent, and count where the file errs.
 ON_PARENT = ("apgd-ce", "apgd-t")
 #: Attacks on the file itself.
 ON_FILE = ("square-1000", "rays-1000")
 
-NOT_COUNTED = "made on the parent, whose passes are not counted, and tried on the file"
+BY_PARENT = "follows the parent's gradients, whose passes are counted; an image counts if the file errs on it"
 WITHOUT_PARENT = (
     "The model is a file without gradients, and only attacks that need its outputs were run. They find fewer "
     "adversarial examples than gradients do. Give the model that it was made of as the parent."
@@ -47,8 +45,9 @@ def evaluate_converted(
 ) -> Result:
     """Measures how robust an `.onnx` or `.tflite` file is.
 
-    The strongest attacks on the parent are tried on the file, and attacks without gradients are run on the
-    file itself. The parent is evaluated under the same attacks: `result.conversion` compares the two, and a
+    The strongest attacks follow the gradients of the parent, and succeed where the file errs: the file is the
+    judge, the parent the gradient source. Attacks without gradients are run on the file itself. The parent is
+    evaluated under the same attacks: `result.conversion` compares the two, and a
     warning is added if the file seems more robust than its parent.
 
     Example:
@@ -74,25 +73,24 @@ def evaluate_converted(
         options: Less common settings, as for `athe_tf.evaluate`.
     """
     options = options or EvaluationOptions()
-    victim = open_model(model)
+    victim = open_model(model).victim
     images = read_images(data, max_examples, victim.num_classes)
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "batch_size": batch_size, "seed": seed}
     if parent is None:
         result = evaluate(victim, images, attacks=attacks, checks=checks, options=options, **threat)
         result.warnings.append(WITHOUT_PARENT)
         return result
-    parent = open_model(parent)
-    transferred = _transferred(parent, [epsilon, *options.epsilons], norm)
-    plan = [*transferred, *attacks]
-    result = evaluate(victim, images, attacks=plan, checks=checks, options=options, **threat)
-    for outcome in result.attacks[: len(transferred)]:
-        outcome.remarks.append(NOT_COUNTED)
+    parent = open_model(parent).victim
+    judge = victim.replace(source=parent, scale=parent.scale)
+    by_parent = [AttackSpec(name, f"{name} on the parent", note=BY_PARENT) for name in ON_PARENT]
+    plan = [*by_parent, *attacks]
+    result = evaluate(judge, images, attacks=plan, checks=checks, options=options, **threat)
     if options.shard is not None:  # the merge of all shards compares with the parent
         return result
     on_parent = [*ON_PARENT, *attacks]
     quiet = EvaluationOptions(progress=options.progress)
     of_parent = evaluate(parent, images, attacks=on_parent, checks=False, options=quiet, **threat)
-    result.conversion = {
+    result.conversion = {  # type: ignore[assignment]
         "parent": parent.name,
         "clean_accuracy": of_parent.clean_accuracy,
         "worst_case_accuracy": of_parent.worst_case_accuracy,
@@ -103,19 +101,11 @@ def evaluate_converted(
     return result
 
 
-def _transferred(parent: Victim, epsilons: Sequence[float], norm: str) -> list[Attack]:
-    return [
-        TransferredAttack(attack_names.get(name, epsilon=epsilon, norm=norm), parent)
-        for name in ON_PARENT
-        for epsilon in epsilons
-    ]
-
-
 def _logits(victim: Victim, images: np.ndarray, batch_size: int) -> np.ndarray:
     return np.concatenate([np.asarray(part) for _, part in clean_logits(victim, images, batch_size)])
 
 
-def _differences(logits: np.ndarray, of_parent: np.ndarray) -> dict[str, float]:
+def _differences(logits: np.ndarray, of_parent: np.ndarray) -> dict[str, Any]:
     """How far the file is from its parent on clean images."""
     moved = np.abs(logits - of_parent)
     return {

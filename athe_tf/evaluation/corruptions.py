@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine.journal import Journal
 from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.data.corruptions.names import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
-from athe_tf.data.corruptions.source import Source
-from athe_tf.data.corruptions.sources import open_source
+from athe_tf.data.corruptions.sources import Source, open_source
+from athe_tf.jobs.journal import Journal
 from athe_tf.utils.digests import text_digest
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.images_and_labels import check_classes
 
 # Mean error of AlexNet over the five severities of ImageNet-C (Hendrycks and Dietterich, ICLR 2019).
 ALEXNET_ERRORS = {
@@ -125,22 +125,19 @@ class _Table:
         except (ValueError, tf.errors.InvalidArgumentError) as error:
             raise InputError(
                 f"The model '{self.victim.name}' does not take images of shape {x.shape[1:]}: "
-                f"{str(error).strip().splitlines()[0]}. Use corrupted images of the size that it takes."
+                f"{first_line(error)}. Use corrupted images of the size that it takes."
             ) from error
 
     def _check_labels(self, logits, y):
         classes = int(logits.shape[-1])
         expected = self.source.num_classes
+        remedy = f"Use corruptions of the data set that '{self.victim.name}' was trained on."
         check(
             expected in (None, classes),
             f"The model '{self.victim.name}' has {classes} classes, and the corrupted images have "
-            f"{expected}. Use corruptions of the data set that it was trained on.",
+            f"{expected}. {remedy}",
         )
-        check(
-            int(np.max(y)) < classes,
-            f"Labels must lie in 0..{classes - 1}: the model '{self.victim.name}' has {classes} classes. "
-            f"Received: {int(np.max(y))}. Use corruptions of the data set that it was trained on.",
-        )
+        check_classes(np.asarray(y), classes, remedy=remedy)
 
     def _tell(self, label, correct, seen):
         if self.progress is not None:

@@ -3,31 +3,34 @@
 import contextlib
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.evaluation.adversarial_examples import choose_examples
 from athe_tf.evaluation.attack_plan import PlannedAttack, make_plan
 from athe_tf.evaluation.attack_run import AttackRunner
+from athe_tf.evaluation.clean import read_images
 from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
-from athe_tf.evaluation.examples import choose_examples
-from athe_tf.evaluation.heads import head_of
-from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.loading import open_model
-from athe_tf.evaluation.merged_state import MergedState
+from athe_tf.evaluation.measures import (
+    adversarial_logits,
+    describe_angles,
+    describe_calibration,
+    head_of,
+    measure_transfer,
+)
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
-from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.progress import EvaluationProgress
-from athe_tf.evaluation.progress_display import ProgressDisplay
+from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
+from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
 from athe_tf.evaluation.protocols import Protocol, get_protocol
-from athe_tf.evaluation.result import Result
 from athe_tf.evaluation.sanity import run_checks
 from athe_tf.evaluation.sanity_probe import SanityProbe
-from athe_tf.evaluation.shard import WHOLE, Shard
-from athe_tf.evaluation.state_folder import StateFolder
-from athe_tf.evaluation.transferred import measure_transfer
-from athe_tf.evaluation.under_attack import adversarial_logits, describe_angles, describe_calibration
+from athe_tf.evaluation.state_folder import MergedState, StateFolder
 from athe_tf.evaluation.verify import verify
+from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.results.result import Result
+from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
 from athe_tf.utils.errors import NotApplicable, check
 
@@ -45,9 +48,9 @@ def evaluate(
     epsilon: float | None = None,
     norm: str | None = None,
     max_examples: int | None = None,
-    batch_size: int = 128,
-    seed: int = 0,
-    checks: bool = True,
+    batch_size: int = CommonOptions.batch_size,
+    seed: int = CommonOptions.seed,
+    checks: bool = CommonOptions.checks,
     verbose: int = 0,
     options: EvaluationOptions | None = None,
 ) -> Result:
@@ -92,7 +95,7 @@ def evaluate(
     data = data if labels is None else (data, labels)
     chosen = _protocol(attacks, protocol)
     epsilon, norm = _threat_model(chosen, epsilon, norm, options.epsilons)
-    victim = open_model(model)
+    victim = open_model(model).victim
     substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
     plan = make_plan(
@@ -110,7 +113,7 @@ def evaluate(
     _check_inputs(inputs, chosen, plan, options)
     result = _empty_result(inputs, options)
     result.protocol = chosen.name if attacks is None else None
-    result.settings = {"batch_size": batch_size, "max_examples": max_examples}
+    result.settings = {"batch_size": batch_size, "max_examples": max_examples, **options.chosen()}
     shard = _shard(options, inputs)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder
@@ -124,7 +127,7 @@ def evaluate(
     if chosen.corruptions or options.corruptions is not None:
         result.corruptions = _measure_corruptions(inputs, options, folder)
     if options.verify_with:
-        result.verify = verify(inputs, options.verify_with)
+        result.verify = verify(inputs, options.verify_with)  # type: ignore[assignment]
     _describe_model(result, inputs, checks and bool(plan), options.progress)
     if display is not None:
         display.clear()
@@ -168,7 +171,7 @@ def _open_substitutes(protocol: Protocol, options: EvaluationOptions, name: str)
         f"A substitute has the name of the model itself. Expected other names than '{name}'. Received: "
         f"{list(options.substitutes)}. Rename the substitute, or set EvaluationOptions(name=...).",
     )
-    return {other: open_model(model) for other, model in options.substitutes.items()}
+    return {other: open_model(model).victim for other, model in options.substitutes.items()}
 
 
 def _check_inputs(inputs: EvaluationInputs, protocol: Protocol, plan, options: EvaluationOptions) -> None:
@@ -222,7 +225,7 @@ def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack]
     result.pictures = choose_examples([outcome.examples for outcome in result.attacks if outcome.examples])
 
 
-def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, folder) -> dict:
+def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, folder) -> Any:
     source, progress = options.corruptions or "generated", options.progress
     identity = source_identity(source, options.data_dir)
     if options.corruption_resize is not None:
@@ -256,7 +259,7 @@ def _describe_model(result: Result, inputs: EvaluationInputs, checks: bool, prog
 
     if checks:
         found, cost = run_checks(SanityProbe(inputs, result.attacks, result.verify), tell)
-        result.checks = [dataclasses.asdict(one) for one in found]
+        result.checks = [dataclasses.asdict(one) for one in found]  # type: ignore[misc]
         result.settings["cost_of_checks"] = cost
         with contextlib.suppress(NotApplicable):  # no gradients: a sanity check says so
             attacked = adversarial_logits(inputs)

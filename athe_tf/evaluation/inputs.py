@@ -8,11 +8,12 @@ import numpy as np
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.clean_facts import CleanFacts
 from athe_tf.attacks.engine.model_checks import zero_gradients
-from athe_tf.attacks.engine.model_digest import identify
 from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.clean import CleanPredictions, predict_clean_images
 from athe_tf.evaluation.model_diagnosis import ModelDiagnosis, diagnose
+from athe_tf.models.digest import identify
 from athe_tf.utils.digests import array_digest
 
 
@@ -79,7 +80,9 @@ class EvaluationInputs:
         """What an attack on these images says about the model."""
         batch = slice(self.batch_size)
         x, y = self.images[rows][batch], self.labels[rows][batch]
-        return attack.check_model(self.victim, x, y, self._known(np.arange(len(self.images))[rows]))
+        return schedule_of(attack).check_model(
+            self.victim, x, y, self._known(np.arange(len(self.images))[rows])
+        )
 
     def _known(self, rows: np.ndarray) -> CleanFacts:
         return CleanFacts(

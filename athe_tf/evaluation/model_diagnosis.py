@@ -14,7 +14,7 @@ from athe_tf.attacks.engine.model_checks import (
 )
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.clean import CleanPredictions
-from athe_tf.evaluation.intervals import wilson_interval
+from athe_tf.results.intervals import wilson_interval
 from athe_tf.utils.errors import InputError
 
 # Images that are tested.

@@ -1,17 +1,21 @@
-"""The less common settings of an evaluation; without TensorFlow, so that a typo is reported at once."""
+"""The options of an evaluation: choices, defaults, help texts and checks, without TensorFlow.
+
+`bin/evaluate` and `EvaluationOptions` are derived from these tables and from `LessCommonOptions`, whose
+values a result records.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from athe_tf.evaluation.shard import Shard
-from athe_tf.utils.choices import check_logit_scale
+from athe_tf.evaluation.protocols import PROTOCOLS
+from athe_tf.jobs.shard import Shard
+from athe_tf.results.settings import PEERS, LessCommonOptions
+from athe_tf.utils.choices import NORMS, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.number_format import format_number
+from athe_tf.utils.options import check_options, chosen_values, option, seed_option
 from athe_tf.utils.registry import unknown_name
-
-#: Packages that can repeat our attacks with independent code.
-PEERS = ("art", "cleverhans", "foolbox")
 
 
 def check_peers(names: Sequence[str]) -> None:
@@ -22,7 +26,21 @@ def check_peers(names: Sequence[str]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluationOptions:
+class CommonOptions:
+    """What `athe_tf.evaluate` takes as arguments of its own."""
+
+    protocol: str | None = option(None, f"A named set of attacks: {', '.join(PROTOCOLS)}. [quick]")
+    attacks: tuple[str, ...] = option((), "Attacks by name instead, such as fgsm,pgd-20.")
+    norm: str | None = option(None, "Norm. [the protocol's, the run's own, or linf]", choices=NORMS)
+    epsilon: float | None = option(None, "Radius. [the protocol's, the run's own, or 8/255]")
+    max_examples: int | None = option(None, "Evaluate only the first N images.", above=0)
+    batch_size: int = option(128, "Images that go through the model at once, over all devices.", above=0)
+    seed: int = seed_option("Seed of the attacks.")
+    checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationOptions(LessCommonOptions):
     """Settings of `athe_tf.evaluate` that most evaluations do not need.
 
     Example:
@@ -65,16 +83,8 @@ class EvaluationOptions:
         finished: Called with the `AttackOutcome` of every attack as soon as it is known.
     """
 
-    epsilons: Sequence[float] = ()
-    verify_with: Sequence[str] = ()
     substitutes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    corruptions: str | None = None
-    corruption_resize: int | None = None
     data_dir: Any = None
-    margin: float | None = None
-    logit_scale: float | str = "model"
-    probabilities: bool = False
-    max_passes: int | None = None
     name: str | None = None
     dataset: str = "data"
     state: Any = None
@@ -84,8 +94,9 @@ class EvaluationOptions:
     finished: Callable | None = None
 
     def __post_init__(self):
+        check_options(self, table=LessCommonOptions)
         check_peers(self.verify_with)
-        check_logit_scale(self.logit_scale)
+        object.__setattr__(self, "logit_scale", parse_logit_scale(self.logit_scale))
         for radius in self.epsilons:
             received = f"Received: {format_number(radius)}. The clean accuracy is part of every curve."
             check(radius > 0, f"Every value of `epsilons` must be larger than 0. {received}")
@@ -100,3 +111,7 @@ class EvaluationOptions:
             "A shard is merged with the others later, from its state. Expected a `state` folder, and no "
             f"`shards`. Received: shard={self.shard}, state={self.state}, shards={list(self.shards)}.",
         )
+
+    def chosen(self) -> dict[str, Any]:
+        """The options that differ from their defaults, for `settings` of the result."""
+        return chosen_values(LessCommonOptions, self)

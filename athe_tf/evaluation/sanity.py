@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.model_checks import SATURATED_MARGIN
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.evaluation.result import AttackOutcome
 from athe_tf.evaluation.sanity_probe import MORE_STEPS, QUERIES, RESTARTS, STEPS, SanityProbe
+from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 
 # Attacks that should be ordered may differ by this much and still count as equal: they are not exact.

@@ -7,7 +7,7 @@ import numpy as np
 from athe_tf import attacks
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.results.result import AttackOutcome
 
 IMAGES = 200
 STEPS = 10

@@ -1,34 +1,71 @@
 """The state of a long evaluation on disk: it can be interrupted at any moment and resumes from there.
 
 A running attack keeps its own state in `<attack>.npz`; a finished one is read back from `<attack>.done.npz`.
-`evaluation.npz` says which model and which images all of it belongs to.
+`evaluation.npz` says which model and which images all of it belongs to. Shards have a state each, and what
+all of them found is read as the state of the whole evaluation.
 """
 
+import dataclasses
 import pathlib
 import re
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_arrays
-from athe_tf.attacks.engine.journal import Expected, Journal
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.evaluation.example_arrays import EXAMPLE_ARRAYS
-from athe_tf.evaluation.examples import KEPT, Examples
-from athe_tf.evaluation.finished_attack import FinishedAttack
+from athe_tf.evaluation.adversarial_examples import KEPT, Examples
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.journal import Expected, Journal
+from athe_tf.jobs.ownership import OWNER, check_state_folder
+from athe_tf.jobs.shard import Shard, joined
+from athe_tf.results.pictures import EXAMPLE_ARRAYS
 from athe_tf.utils.digests import text_digest
-from athe_tf.utils.errors import InputError
-from athe_tf.utils.ownership import IMAGES, OWNER, check_state_folder
+from athe_tf.utils.errors import InputError, check, first_line
 
 # Letters of a label in the name of its file; the digest after them makes it unique.
 _LETTERS = 60
-# The arrays with the adversarial examples that are left at 8 bits, and with the wall-clock time of an attack.
-EIGHT_BIT, SECONDS = "eight_bit", "wall_seconds"
-# Prefix of the arrays of adversarial examples.
-EXAMPLE = "example "
+# The arrays with the adversarial examples that are left at 8 bits, with the wall-clock time of an attack, and
+# with the reason why it could not be run; the prefix of those of adversarial examples.
+EIGHT_BIT, SECONDS, NOT_RUN, EXAMPLE = "eight_bit", "wall_seconds", "not_run", "example "
+
+
+@dataclasses.dataclass
+class FinishedAttack:
+    """What an attack found on some of the images of an evaluation.
+
+    Attributes:
+        result: The result for each of them; its adversarial images are not kept.
+        eight_bit: Whether each has an adversarial example that is still one at 8 bits.
+        seconds: Wall-clock time.
+        examples: The first adversarial examples.
+        not_run: Why it could not be run; then there is no result.
+    """
+
+    result: AttackResult | None = None
+    eight_bit: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    seconds: float = 0.0
+    examples: Examples = dataclasses.field(default_factory=dict)
+    not_run: str | None = None
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], before: AttackResult) -> "FinishedAttack":
+        """From the arrays of a file, and the result before the attack, which is filled in."""
+        if NOT_RUN in arrays:
+            return cls(not_run=str(arrays[NOT_RUN]))
+        fill(before, arrays)
+        examples = {name: arrays[EXAMPLE + name] for name in EXAMPLE_ARRAYS}
+        return cls(before, arrays[EIGHT_BIT], float(arrays[SECONDS]), examples)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of its file."""
+        if self.result is None:
+            return {NOT_RUN: np.array(self.not_run)}
+        own = {EIGHT_BIT: self.eight_bit, SECONDS: np.array(float(self.seconds))}
+        examples = {EXAMPLE + name: array for name, array in self.examples.items()}
+        return {**result_arrays(self.result), **own, **examples}
 
 
 class StateFolder:
@@ -36,46 +73,37 @@ class StateFolder:
 
     Args:
         folder: Where to keep it.
-        identity: What it belongs to: model, images, seed, radius. Text and numbers only.
+        inputs: What is evaluated.
+        shard: The share of the images, if it is one of several.
     """
 
-    def __init__(self, folder, identity: dict):
+    def __init__(self, folder, inputs: EvaluationInputs, shard: Shard | None = None):
         self.folder = pathlib.Path(folder)
-        self.identity = identity
+        self.identity = inputs.identity()
+        if shard is not None:  # those that are merged also share the versions that computed them
+            versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+            self.identity |= {**versions, "shard": str(shard)}
+        self.owner = Journal(self.folder / OWNER, self.identity)
 
     @classmethod
     def open(cls, folder, inputs: EvaluationInputs, shard: Shard | None = None) -> "StateFolder | None":
-        """The state of an evaluation of these inputs.
+        """The state of an evaluation of these inputs; the folder is created if necessary.
 
         Returns `None` without a folder, and, with a warning, for a model that cannot be identified.
-
-        Args:
-            folder: Where to keep it; created if necessary.
-            inputs: What is evaluated.
-            shard: The share of the images, if it is one of several.
         """
         if folder is None or inputs.model_digest is None:
             return None
-        opened = cls(folder, identity_of(inputs, shard))
+        opened = cls(folder, inputs, shard)
         check_state_folder(opened.folder)
         try:
             opened.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"Cannot keep the state in '{opened.folder}': {error.strerror}. Use another folder."
+                f"Cannot keep the state in '{opened.folder}': {first_line(error)}. Use another folder."
             ) from error
-        opened.check_identity()
+        opened.owner.load()
         opened.owner.save({})
         return opened
-
-    @property
-    def owner(self) -> Journal:
-        """The file that says what the folder belongs to."""
-        return Journal(self.folder / OWNER, self.identity)
-
-    def check_identity(self) -> None:
-        """Raises `InputError` if the folder belongs to another evaluation."""
-        self.owner.load()
 
     def unfinished(self, label: str) -> pathlib.Path:
         """The state file of an attack that is being run."""
@@ -94,53 +122,105 @@ class StateFolder:
             settings: Its settings.
             before: The result before the attack, which is filled in.
         """
+        arrays = self.arrays(label, settings, before)
+        return None if arrays is None else FinishedAttack.from_arrays(arrays, before)
+
+    def arrays(self, label: str, settings: dict, before: AttackResult) -> dict[str, np.ndarray] | None:
+        """The arrays of a finished attack, as they must be, or `None`."""
         journal = self.journal(label, settings)
         arrays = journal.load()
-        if arrays is None:
-            return None
-        if "not_run" in arrays:
-            return FinishedAttack(not_run=str(arrays["not_run"]))
+        if arrays is None or NOT_RUN in arrays:
+            return arrays
         expected = {
             **expected_arrays(before),
             EIGHT_BIT: Expected(before.success.shape, "b"),
             SECONDS: Expected((), "f", low=0),
         }
         journal.check(arrays, expected)
-        found = {name: arrays.pop(name) for name in expected}
-        fill(before, found)
-        examples = _read_examples(journal, arrays)
-        return FinishedAttack(before, found[EIGHT_BIT], float(found[SECONDS]), examples)
+        examples = {name: array for name, array in arrays.items() if name not in expected}
+        lengths = {array.shape[:1] for array in examples.values()}
+        known = examples.keys() == {EXAMPLE + name for name in EXAMPLE_ARRAYS}
+        if not known or len(lengths) != 1 or len(arrays[EXAMPLE + "index"]) > KEPT:
+            raise journal.damaged(
+                f"expected arrays of one length, at most {KEPT}: {', '.join(EXAMPLE_ARRAYS)}"
+            )
+        return arrays
 
     def save(self, label: str, settings: dict, finished: FinishedAttack) -> None:
         """Keeps what a finished attack found, and removes its own state."""
-        self.journal(label, settings).save(_arrays(finished))
-        unfinished = self.unfinished(label)
-        for path in (unfinished, unfinished.with_name(unfinished.name + IMAGES)):
-            path.unlink(missing_ok=True)
+        self.journal(label, settings).save(finished.arrays())
+        Journal(self.unfinished(label), self.identity).remove()
 
 
-def identity_of(inputs: EvaluationInputs, shard: Shard | None = None) -> dict:
-    """What a state belongs to; shards that are merged also share the versions that computed them."""
-    if shard is None:
-        return inputs.identity()
-    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
-    return {**inputs.identity(), **versions, "shard": str(shard)}
+class MergedState:
+    """The states of all shards of an evaluation.
+
+    Raises `InputError` if one of them is missing or belongs to another evaluation: another model, other
+    images, another radius or seed, other versions of athe_tf, TensorFlow or Keras.
+
+    Args:
+        folders: The state folders of the shards, in their order.
+        inputs: What is evaluated: all images.
+    """
+
+    def __init__(self, folders: Sequence, inputs: EvaluationInputs):
+        check(
+            inputs.model_digest is not None,
+            "The shards of this evaluation cannot be recognized, because the model contains Python code. "
+            "Save the model as a .keras file without it.",
+        )
+        shards = Shard(1, len(folders)).all()
+        shards[0].check_images(len(inputs.images))
+        pairs = zip(shards, folders, strict=True)
+        self.parts = [(shard, StateFolder(folder, inputs, shard)) for shard, folder in pairs]
+        for shard, state in self.parts:
+            _check_finished(state.owner.load(), shard, state, "a state")
+
+    def load(self, label: str, settings: dict, before: AttackResult) -> FinishedAttack:
+        """What an attack found on all images; raises `InputError` if a shard has not finished it.
+
+        Args:
+            label: The attack's label.
+            settings: Its settings.
+            before: The result before the attack, on all of its images.
+        """
+        found, rows = [], []
+        for shard, state in self.parts:
+            rows.append(shard.rows(len(before.success)))
+            arrays = state.arrays(label, settings, before.part(rows[-1]))
+            found.append(_check_finished(arrays, shard, state, f"a result of '{label}'"))
+        return FinishedAttack.from_arrays(merged(found, rows), before)
 
 
-def _arrays(finished: FinishedAttack) -> dict[str, np.ndarray]:
-    if finished.result is None:
-        return {"not_run": np.array(finished.not_run)}
-    own = {EIGHT_BIT: finished.eight_bit, SECONDS: np.array(float(finished.seconds))}
-    examples = {EXAMPLE + name: array for name, array in finished.examples.items()}
-    return {**result_arrays(finished.result), **own, **examples}
-
-
-def _read_examples(journal: Journal, arrays: dict[str, np.ndarray]) -> Examples:
-    arrays = {name.removeprefix(EXAMPLE): array for name, array in arrays.items()}
-    lengths = {array.shape[:1] for array in arrays.values()}
-    if arrays.keys() != set(EXAMPLE_ARRAYS) or len(lengths) != 1 or len(arrays["index"]) > KEPT:
-        raise journal.damaged(f"expected arrays of one length, at most {KEPT}: {', '.join(EXAMPLE_ARRAYS)}")
+def _check_finished(arrays: dict | None, shard: Shard, state: StateFolder, expected: str) -> dict:
+    if arrays is None:
+        raise InputError(
+            f"Shard {shard} is not finished. Expected {expected} in '{state.folder}'. Received: none. Run "
+            "that shard again with the settings of the others."
+        )
     return arrays
+
+
+def merged(parts: Sequence[dict[str, np.ndarray]], rows: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of an attack on all images, from those of its shards.
+
+    Args:
+        parts: The arrays of each shard.
+        rows: The positions of the images of each shard in the whole set.
+    """
+    missed = next((part for part in parts if NOT_RUN in part), None)
+    if missed is not None:  # in another shard, perhaps, no image had to be attacked
+        return missed
+    # Of the first adversarial examples of each shard, the first ones of the whole set.
+    first = np.argsort(np.concatenate([part[EXAMPLE + "index"] for part in parts]))[:KEPT]
+    whole = {}
+    for name in parts[0]:
+        arrays = [part[name] for part in parts]
+        if name in ("seconds", SECONDS):
+            whole[name] = np.sum(arrays, axis=0)
+        else:
+            whole[name] = np.concatenate(arrays)[first] if name.startswith(EXAMPLE) else joined(arrays, rows)
+    return whole
 
 
 def _file_name(label: str) -> str:

@@ -31,6 +31,11 @@ W is the width of Liu et al., in sixteenths of the standard network: `resnet18-8
 line to `names.py`. Or pass `module:function` as the name, a function of your own: see `build`.
 """
 
-import lazy_loader
+from athe_tf.utils.lazy import attach_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_FROM_CONVERSION = {
+    "from_torch": "athe_tf.conversion.torch_import",
+    "load_torch_weights": "athe_tf.conversion.torch_weights",
+    "to_torch": "athe_tf.conversion.torch_weights",
+}
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, _FROM_CONVERSION)

@@ -1,15 +1,16 @@
+import athe_tf.conversion
+
+from .adapters import to_logits, with_input_range
 from .builder import build
-from .embedding import embedding_model
 from .ensemble import ensemble_of
+from .features import embedding_model
 from .freezing import freeze
-from .hypersphere import to_hypersphere
-from .input_range import with_input_range
-from .logits import to_logits
+from .hypersphere import suggest_scale, to_hypersphere
 from .names import ACTIVATIONS, HEADS, NAMES
-from .scale import suggest_scale
-from .torch_export import to_torch
-from .torch_import import from_torch
-from .torch_layout import load_torch_weights
+
+from_torch = athe_tf.conversion.from_torch
+load_torch_weights = athe_tf.conversion.load_torch_weights
+to_torch = athe_tf.conversion.to_torch
 
 __all__ = [
     "ACTIVATIONS",

@@ -10,8 +10,7 @@ from athe_tf.models.blocks import Blocks
 from athe_tf.models.features import check_classifier
 from athe_tf.models.names import ACTIVATIONS, FAMILIES, check_head, parse_name
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.imports import import_object, is_import_path
-from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.registry import import_object, is_import_path, unknown_name
 
 Statistics = float | Sequence[float]
 

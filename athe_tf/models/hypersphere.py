@@ -1,12 +1,13 @@
-"""`to_hypersphere`: a hypersphere head for any Keras classifier."""
+"""`to_hypersphere`: a hypersphere head for any Keras classifier, and `suggest_scale`: a scale for it."""
 
 from typing import Any
 
 import keras
+import numpy as np
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.features import is_identity, is_softmax_layer, known_graph
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.keras_compat import producer
 
 _REMEDY = (
@@ -108,3 +109,28 @@ def _check_classifier_layer(model: keras.Model, layer, features) -> None:
         raise InputError(
             f"The layer '{layer.name}' is applied to features of shape {features.shape}. {_REMEDY}"
         )
+
+
+def suggest_scale(model: keras.Model, images, batch_size: int = 128) -> float:
+    """The mean Euclidean norm of a model's logits, as a first value for the scale s of a hypersphere head.
+
+    The authors of hypersphere embedding chose the range of s by this norm in standard training, which they
+    found to be around 10 (rebuttal). Train with values around it and compare robust accuracies.
+
+    Example:
+
+    >>> linear = athe_tf.models.build("small_cnn", 10, input_shape=(8, 8, 1))
+    >>> scale = athe_tf.models.suggest_scale(linear, x)
+
+    Args:
+        model: A classifier with a linear head, after standard training.
+        images: Clean images in [0, 1].
+        batch_size: Images per forward pass. Defaults to 128.
+    """
+    logits = np.asarray(model.predict(np.asarray(images), batch_size=batch_size, verbose=0), np.float64)
+    check(
+        logits.ndim == 2 and len(logits) > 0,
+        "Expected a classifier with one vector of logits per image, and at least one image. "
+        f"Received: logits of shape {logits.shape}.",
+    )
+    return float(np.linalg.norm(logits, axis=1).mean())

@@ -4,8 +4,7 @@ import re
 from typing import Any
 
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.registry import Registry, unknown_name
+from athe_tf.utils.registry import Registry, is_import_path, unknown_name
 
 #: From a family of names to the function that builds its layers.
 FAMILIES = Registry(
@@ -14,13 +13,13 @@ FAMILIES = Registry(
     {
         "bottleneck": "bottleneck_resnet:bottleneck_resnet",
         "dm_wrn": "wide_resnet:deepmind_wide_resnet",
-        "lenet": "lenet:lenet",
-        "preact_resnet18": "preact_resnet:preact_resnet18",
-        "preact_resnet18_fast": "preact_resnet:preact_resnet18_fast",
-        "preact_resnet18_nfgsm": "preact_resnet:preact_resnet18_nfgsm",
+        "lenet": "cnn:lenet",
+        "preact_resnet18": "resnet:preact_resnet18",
+        "preact_resnet18_fast": "resnet:preact_resnet18_fast",
+        "preact_resnet18_nfgsm": "resnet:preact_resnet18_nfgsm",
         "resnet18": "resnet:resnet18",
-        "small_cnn": "small_cnn:small_cnn",
-        "vgg16": "vgg:vgg16",
+        "small_cnn": "cnn:small_cnn",
+        "vgg16": "cnn:vgg16",
         "wrn": "wide_resnet:wide_resnet",
     },
 )

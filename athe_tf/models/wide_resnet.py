@@ -3,7 +3,7 @@
 import keras
 
 from athe_tf.models.blocks import Blocks
-from athe_tf.models.preact_resnet import preact_block
+from athe_tf.models.resnet import preact_block
 
 
 def wide_resnet(x, blocks: Blocks, depth: int, widen: int) -> keras.KerasTensor:

@@ -1,25 +1,91 @@
 """Runs analyses of models on images; what is finished is kept, and not computed again."""
 
-import io
+import dataclasses
 import pathlib
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import athe_tf.analysis
-from athe_tf.analysis import AnalysisOptions, AnalysisResult, compare, training_steps
+from athe_tf.analysis import AnalysisOptions, AnalysisResult, compare
 from athe_tf.analysis.files import from_entry, read_content, write
 from athe_tf.analysis.result import Picture
 from athe_tf.attacks import PGD
-from athe_tf.programs.analysis_display import AnalysisDisplay
-from athe_tf.programs.analysis_identity import OWN_FLAGS, identity
+from athe_tf.drawing.png import write_figure
 from athe_tf.programs.command_line import say
 from athe_tf.programs.config import AnalyzeConfig
+from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
+from athe_tf.saving.model_path import RUN_MODELS, find_model, is_imported
+from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing
 from athe_tf.utils.number_format import format_duration
+from athe_tf.utils.streams import one_line
+from athe_tf.version import __version__
 
 # What a picture in another projection is called.
 PROJECTIONS = {"rectilinear": "", "3d": "_surface"}
+# Settings that change nothing in the result of a model: others say what they mean.
+EXCLUDED_SETTINGS = {"model", "compare", "what", "output", "dataset", "data_dir", "skip_corrupt"}
+# Settings that older results do not have: they count where they are given.
+LATER_SETTINGS = {"input_range", "resize_size"}
+# A terminal flickers if it is redrawn more often than this, in seconds.
+REDRAW = 0.1
+
+
+class AnalysisDisplay:
+    """Shows which analysis is running, and how far it is, also while a single step takes long.
+
+    One line, replaced, on a terminal; otherwise a line per minute. A context, inside of which `start` and
+    `update` are called.
+
+    Args:
+        stream: Where to write; standard error by default.
+        interval: Seconds between two lines. Defaults to a minute.
+    """
+
+    def __init__(self, stream=None, interval: float = INTERVAL):
+        self.stream = sys.stderr if stream is None else stream
+        self.terminal = bool(self.stream.isatty())
+        self._heartbeat = Heartbeat(self._write, self.line, interval)
+        self._drawn = 0.0
+        self.start("Starting")
+
+    def __enter__(self) -> "AnalysisDisplay":
+        self._heartbeat.__enter__()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._heartbeat.__exit__(*error)
+        self.clear()
+
+    def start(self, what: str) -> None:
+        """Names what is running from now on."""
+        self._what, self._began = what, time.monotonic()
+        self._done: int = 0
+        self._total: int | None = None
+
+    def update(self, done: int, total: int | None) -> None:
+        """The `progress` function of an analysis."""
+        self._done, self._total = done, total
+        if self.terminal and time.monotonic() - self._drawn >= REDRAW:
+            self._heartbeat.write(self.line())
+
+    def line(self) -> str:
+        """What is running, how many steps are done, and since when."""
+        steps = f"{self._done} of {self._total} steps" if self._total else f"{self._done} steps"
+        elapsed = format_duration(time.monotonic() - self._began)
+        return one_line(f"{self._what}: {f'{steps}, ' if self._done else ''}{elapsed}")
+
+    def clear(self) -> None:
+        """Clears the terminal's line."""
+        if self.terminal:
+            self._write("")
+
+    def _write(self, line: str) -> None:
+        self._drawn = time.monotonic()
+        self.stream.write(f"\r\033[K{line}" if self.terminal else f"{line}\n")
+        self.stream.flush()
 
 
 class AnalysisSession:
@@ -41,55 +107,26 @@ class AnalysisSession:
         self.display = display
         self.attack = PGD(config.epsilon, config.norm, steps=config.steps)
 
-    def run_on_models(self, what: str, path: pathlib.Path) -> None:
-        """Runs an analysis of one model on each model."""
-        function = getattr(athe_tf.analysis, what)
-        flags = {flag: getattr(self.config, flag) for flag in OWN_FLAGS.get(what, ())}
-        given = {flag: value for flag, value in flags.items() if value is not None}
-        by_label = dict(zip(picture_names(self.models), self.models, strict=True))
-
-        def compute(label, options):
-            return function(self.models[by_label[label]], self.images, self.attack, options, **given)
-
-        self._run(what, path, {label: [model] for label, model in by_label.items()}, compute)
-
-    def run_on_groups(self, what: str, groups: dict[str, dict[int, str]], path: pathlib.Path) -> None:
-        """Runs `training_steps` on each group of training runs: from its head to steps to the run."""
-        by_label = {f"head {head}": group for head, group in groups.items()}
-
-        def compute(label, options):
-            models = {steps: self.models[run] for steps, run in by_label[label].items()}
-            return training_steps(models, self.images, self.attack, options)
-
-        self._run(what, path, {label: list(group.values()) for label, group in by_label.items()}, compute)
-
-    def _run(
-        self,
-        what: str,
-        path: pathlib.Path,
-        parts: Mapping[str, Sequence[str]],
-        compute: Callable[[str, AnalysisOptions], AnalysisResult],
-    ) -> None:
-        """Computes what is missing, writes it after each part, and draws the whole.
+    def run(self, what: str, path: pathlib.Path, groups: Mapping[str, Mapping[int, str]]) -> None:
+        """Computes what is missing of an analysis, writes it after each part, and draws the whole.
 
         Args:
             what: The name of the analysis.
             path: Of the files, without a suffix.
-            parts: From the name of each result in the picture to the models that it is about.
-            compute: From that name and the options to the result.
+            groups: From the name of each result in the picture to the training runs that it is about, by
+                their numbers of steps; empty for a result per model.
         """
+        parts = groups or dict(zip(picture_names(self.models), self.models, strict=True))
         began = time.monotonic()
         numbers = path.with_name(f"{path.name}.json")
         kept, pictures = kept_results(numbers)
-        wanted = {
-            label: identity(self.config, what, label, models, self.images) for label, models in parts.items()
-        }
+        wanted = {label: self.identity(what, label, part) for label, part in parts.items()}
         done = {
             label: result for label, own in wanted.items() for other, result in kept if own and own == other
         }
         missing = [label for label in parts if label not in done]
         for label in missing:
-            done[label] = compute(label, self._options(what, label))
+            done[label] = self._compute(what, label, parts[label])
             finished = [label for label in parts if label in done]
             write(
                 numbers, together([done[label] for label in finished]), [wanted[label] for label in finished]
@@ -104,9 +141,10 @@ class AnalysisSession:
         effort = format_duration(time.monotonic() - began) if missing else "kept from before"
         say(f"{whole!r}\n{what}: {effort}; in {numbers.parent}: {', '.join([numbers.name, *pictures])}")
 
-    def _options(self, what: str, label: str) -> AnalysisOptions:
+    def _compute(self, what: str, label: str, part: str | Mapping[int, str]) -> AnalysisResult:
+        """The result of one model, or of the training runs of a group."""
         self.display.start(f"{what} of {label}")
-        return AnalysisOptions(
+        options = AnalysisOptions(
             max_examples=self.config.max_examples,
             batch_size=self.config.batch_size,
             seed=self.config.seed,
@@ -114,13 +152,45 @@ class AnalysisSession:
             class_names=self.class_names,
             progress=self.display.update,
         )
+        opened = (
+            self.models[part] if isinstance(part, str) else {n: self.models[run] for n, run in part.items()}
+        )
+        function = getattr(athe_tf.analysis, what)
+        return function(opened, self.images, self.attack, options, **self.config.given_options(what))
+
+    def identity(self, what: str, label: str, part: str | Mapping[int, str]) -> dict | None:
+        """What a result depends on: whether one that was kept is still the same; `None` if nobody knows."""
+        digests = [model_digest(model) for model in ([part] if isinstance(part, str) else part.values())]
+        if None in digests:
+            return None
+        excluded = EXCLUDED_SETTINGS | self.config.foreign_options(what)
+        settings = {
+            field.name: getattr(self.config, field.name)
+            for field in dataclasses.fields(self.config)
+            if field.name not in excluded
+            and (field.name not in LATER_SETTINGS or getattr(self.config, field.name) != field.default)
+        }
+        images = self.images.fingerprint()
+        return {
+            "athe_tf": __version__, "label": label, "models": digests, "images": images, "settings": settings,
+        }  # fmt: skip
+
+
+def model_digest(model: str) -> str | None:
+    """The digest of the files of a model; `None` for a function, which may depend on anything."""
+    if is_imported(model):
+        return None
+    path = pathlib.Path(find_model(model))
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    return file_digest(*files)
 
 
 def picture_names(models: Iterable[str]) -> list[str]:
     """Names for pictures: the folder of a run or of its best model, else the file; paths if two are equal."""
     paths = [pathlib.Path(model) for model in models]
-    inside = ("best.keras", "final.keras")
-    names = [path.parent.name if path.name in inside and path.parent.name else path.name for path in paths]
+    names = [
+        path.parent.name if path.name in RUN_MODELS and path.parent.name else path.name for path in paths
+    ]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
@@ -151,16 +221,7 @@ def save_pictures(picture: Picture, path: pathlib.Path) -> list[str]:
         with replacing(path.with_name(f"{stem}.svg")) as temporary:
             figure.savefig(temporary, metadata={"Date": None})
         with replacing(path.with_name(f"{stem}.png")) as temporary:
-            write_png(figure, temporary)
+            write_figure(figure, temporary)
         plt.close(figure)
         names.append(f"{stem}.png")
     return names
-
-
-def write_png(figure, path: pathlib.Path) -> None:
-    """Writes a figure with a palette of 256 colours, which takes a third of the space."""
-    from PIL import Image
-
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png")
-    Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)

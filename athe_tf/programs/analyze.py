@@ -1,23 +1,20 @@
 """`bin/analyze`: shows why a classifier is robust, as pictures and numbers."""
 
-import dataclasses
+import json
 import pathlib
-from typing import Any
+from collections.abc import Mapping
 
-from athe_tf import data
-from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
-from athe_tf.programs.analysis_display import AnalysisDisplay
-from athe_tf.programs.command_line import Program, warn
+from athe_tf.analysis import drawing
+from athe_tf.analysis.registry import ALL_ANALYSES, RUN_ANALYSES
+from athe_tf.jobs.locks import held
+from athe_tf.jobs.ownership import check_ours
+from athe_tf.programs.command_line import Program
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.program_name import as_started
+from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.training_runs import runs_by_steps
-from athe_tf.programs.workdir import Workdir, find_model, is_imported, recorded_settings, training_run_of
+from athe_tf.programs.workdir import run_of, training_run_of
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import sweep
-from athe_tf.utils.locks import locked
-from athe_tf.utils.ownership import check_ours
 
 EXAMPLES = """
 bin/analyze --model=runs/digits --what=gradient_ratio,linearity --output=runs/digits/analysis
@@ -25,24 +22,19 @@ bin/analyze --compare=runs/plain,runs/he --what=class_bias,hessian,landscape
 bin/analyze --compare=runs/plain,runs/he --what=landscape --space=pixels
 bin/analyze --compare=runs/steps1,runs/steps3,runs/steps7 --what=training_steps
 """
-# Settings that default to those of the first model's training run, and their values without one.
-FROM_RUN: dict[str, Any] = {
-    "dataset": None,
-    "data_dir": None,
-    "image_size": None,
-    "norm": "linf",
-    "epsilon": 8 / 255,
-}
-
 #: Of the files of a picture.
 PICTURE_SUFFIXES = ("png", "svg")
+# Settings that may differ inside a line of the picture: the steps, and where a run is.
+MAY_DIFFER = {"steps", "workdir", "format", "versions"}
+# Settings that may also differ between the two lines of the picture: plain and hypersphere embedding.
+MAY_DIFFER_BY_HEAD = {"head", "scale", "margin", "weight_norm"}
 
 
 def main() -> None:
     """The program."""
     summary = "shows why an image classifier is robust, as pictures and numbers."
-    width = max(map(len, ANALYSES | OF_RUNS))
-    rows = [f"  {name:<{width}}  {entry.summary}" for name, entry in (ANALYSES | OF_RUNS).items()]
+    width = max(map(len, ALL_ANALYSES))
+    rows = [f"  {name:<{width}}  {entry.summary}" for name, entry in ALL_ANALYSES.items()]
     examples = "\n".join([EXAMPLES, "Analyses:", *rows])
     Program("bin/analyze", summary, examples, AnalyzeConfig, action).run()
 
@@ -50,52 +42,51 @@ def main() -> None:
 def action(config: AnalyzeConfig, extra: dict) -> None:
     """Runs the analyses one after another; each is written as soon as it is done."""
     training_runs = [training_run_of(model) for model in config.models]
-    groups = runs_by_steps(config.compare) if set(config.what) & OF_RUNS.keys() else {}
-    config = fill_from_run(config, training_runs[0])
+    groups = runs_by_steps(config.compare) if set(config.what) & RUN_ANALYSES.keys() else {}
+    config = fill_from_run(config, known_settings("bin/analyze", config.models[0], training_runs[0]))
+    check(config.dataset is not None, "Name the images to analyze, such as --dataset=cifar10.")
     output = pathlib.Path(config.output)
-    check_free(*(output / file_stem(config, what) for what in config.what))
+    own = {what: ALL_ANALYSES[what].chosen(config.given_options(what)) for what in config.what}
+    paths = {what: output / ALL_ANALYSES[what].file_stem(own[what]) for what in config.what}
+    check_free(*paths.values())
     INTERRUPTION.remark = "The same command continues with what is missing."
-    with locked(output):
-        sweep(output)
-        run(config, groups, output)
+    with held(output):
+        run(config, own, paths, groups)
 
 
-def run(config: AnalyzeConfig, groups: dict[str, dict[int, str]], output: pathlib.Path) -> None:
-    """Opens models and images, checks them, and runs the analyses."""
+def run(config: AnalyzeConfig, own: Mapping, paths: Mapping[str, pathlib.Path], groups: Mapping) -> None:
+    """Opens models and images, checks them, and runs the analyses.
+
+    Args:
+        config: With the settings of the run filled in.
+        own: From the name of each analysis to its options.
+        paths: From the name of each analysis to that of its files, without a suffix.
+        groups: The training runs of `training_steps`.
+    """
     start_tensorflow()
     import tensorflow as tf
 
-    from athe_tf.analysis import drawing
-    from athe_tf.analysis.requirements import check_weights, checked_victim
-    from athe_tf.programs.analysis_session import AnalysisSession
+    from athe_tf.analysis.subject import checked_victim
+    from athe_tf.programs.analysis_session import AnalysisDisplay, AnalysisSession
+    from athe_tf.saving.opening import open_model
 
     # Every analysis traces the model once more, which TensorFlow takes for a mistake.
     tf.get_logger().setLevel("ERROR")
-    use_file_backend()
-    drawing.pyplot()
+    # Pictures go to files only, also where there is a display.
+    drawing.pyplot(backend="Agg")
     with AnalysisDisplay() as display:
         display.start("Opening models and images")
-        models = {name: open_model(name) for name in config.models}
+        opened = {name: open_model(name, input_range=config.input_range) for name in config.models}
+        # Many analyses need weights.
+        models = {name: each.victim if each.net is None else each.net for name, each in opened.items()}
         for what in config.what:
             for model in models.values():
-                found = checked_victim(what, model)
-                if what == "landscape" and config.space == "weights":
-                    check_weights(what, model, found)
-        images, class_names = load_images(config)
-        session = AnalysisSession(config, models, images, class_names, display)
+                checked_victim(ALL_ANALYSES[what], own[what], model)
+        images, splits = load_images(config, config.split)
+        session = AnalysisSession(config, models, images, splits.class_names, display)
+        lines = {f"head {head}": group for head, group in groups.items()}
         for what in config.what:
-            path = output / file_stem(config, what)
-            if what in OF_RUNS:
-                session.run_on_groups(what, groups, path)
-            else:
-                session.run_on_models(what, path)
-
-
-def file_stem(config: AnalyzeConfig, what: str) -> str:
-    """The name of the files of an analysis, without a suffix: variants of one do not replace each other."""
-    if what == "landscape":
-        return f"landscape_{config.space}_{config.directions or SPACES[config.space][0]}"
-    return f"decision_map_{config.index}" if what == "decision_map" else what
+            session.run(what, paths[what], lines if what in RUN_ANALYSES else {})
 
 
 def check_free(*paths: pathlib.Path) -> None:
@@ -112,48 +103,58 @@ def check_free(*paths: pathlib.Path) -> None:
         )
 
 
-def use_file_backend() -> None:
-    """Pictures go to files only, also where there is a display; `drawing.pyplot` says if matplotlib lacks."""
+def runs_by_steps(folders) -> dict[str, dict[int, str]]:
+    """From the head to the number of steps in training to the run.
+
+    Raises `InputError` if runs differ in more than the steps and the head, or if two have the same of both.
+    """
+    configs = {folder: _config(folder) for folder in folders}
+    first = next(iter(configs))
+    groups: dict[str, dict[int, str]] = {}
+    for folder, config in configs.items():
+        _check_alike(first, configs[first], folder, config, MAY_DIFFER | MAY_DIFFER_BY_HEAD)
+        group = groups.setdefault(str(config["head"]), {})
+        if group:
+            other = next(iter(group.values()))
+            _check_alike(other, configs[other], folder, config, MAY_DIFFER)
+        steps = config.get("steps")
+        check(
+            isinstance(steps, int) and steps not in group,
+            f"Each run of a head needs a number of attack steps of its own. Received: steps={steps} in "
+            f"'{folder}'. Leave it out.",
+        )
+        group[int(str(steps))] = folder
+    for head, group in groups.items():
+        check(
+            len(group) >= 2,
+            f"Expected runs of at least two numbers of steps for each head. Received one with head '{head}'.",
+        )
+    return groups
+
+
+def _config(folder: str) -> dict:
+    run = run_of(folder)
+    if run is None:
+        raise InputError(
+            f"training_steps compares training runs. Received: '{folder}', which has no config.json. Give "
+            "the folders of runs of bin/train."
+        )
     try:
-        import matplotlib
-    except ImportError:
-        return
-    matplotlib.use("Agg")
+        return dict(json.loads(run.config.read_text()))
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"'{run.config}' cannot be read: {error}. Give the folder of another run."
+        ) from error
 
 
-def open_model(name: str):
-    """A Keras model where there is one, since many analyses need weights; else a victim."""
-    import keras
-
-    from athe_tf.programs.open_model import open_victim
-    from athe_tf.saving.keras_file import load_model
-    from athe_tf.utils.imports import import_object
-
-    if is_imported(name):
-        found = import_object(name, "model")
-        return found if isinstance(found, keras.Model) else open_victim(name)
-    path = find_model(name)
-    return load_model(path) if path.suffix == ".keras" else open_victim(name)
-
-
-def fill_from_run(config: AnalyzeConfig, training_run: Workdir | None) -> AnalyzeConfig:
-    """Fills in settings that were not given, from the first model's training run or the defaults."""
-    known, remark = recorded_settings(config.models[0], training_run)
-    if remark is not None:
-        warn(as_started(f"bin/analyze: {remark}"))
-    missing = {name: default for name, default in FROM_RUN.items() if getattr(config, name) is None}
-    config = dataclasses.replace(config, **{name: known.get(name, missing[name]) for name in missing})
-    if config.dataset is None:
-        raise InputError("Name the images to analyze, such as --dataset=cifar10.")
-    return config
-
-
-def load_images(config: AnalyzeConfig):
-    """The images of the chosen split, and the names of the classes, if they have names."""
-    splits = data.load(str(config.dataset), data_dir=config.data_dir, image_size=config.image_size)
-    images = getattr(splits, config.split)
-    check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
-    return images, splits.class_names
+def _check_alike(first: str, a: dict, other: str, b: dict, free: set[str]) -> None:
+    names = (a.keys() | b.keys()) - free
+    differing = sorted(name for name in names if a.get(name) != b.get(name))
+    check(
+        not differing,
+        "The runs differ in more than the number of attack steps, so their accuracies do not show what steps "
+        f"are worth. '{first}' and '{other}' differ in: {', '.join(differing)}. Leave one out.",
+    )
 
 
 if __name__ == "__main__":

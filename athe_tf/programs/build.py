@@ -7,18 +7,17 @@ import keras
 import tensorflow as tf
 
 from athe_tf import attacks, data, models, training
-from athe_tf.data.augmentations import OF_ORIGINALS
-from athe_tf.data.names import in_memory_only
+from athe_tf.data.names import OF_ORIGINALS, in_memory_only
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.programs.config import TrainConfig
 from athe_tf.saving.keras_file import load_model
-from athe_tf.training.averaging import EMA, WeightAverage
+from athe_tf.training.averaging import EMA, SWA, WeightAverage
 from athe_tf.training.awp import AWP
-from athe_tf.training.epsilon import EpsilonSchedule
 from athe_tf.training.optimizers import TorchSGD
-from athe_tf.training.schedules import make_schedule
-from athe_tf.training.swa import SWA
+from athe_tf.training.options import SharedOptions
+from athe_tf.training.schedules import EpsilonSchedule, make_schedule
 from athe_tf.utils.errors import check
+from athe_tf.utils.options import values_of
 
 # What layers of this package call their variables other than kernels.
 NOT_KERNELS = ("bias", "beta", "gamma")
@@ -184,17 +183,15 @@ def make_trainer(config: TrainConfig, splits):
         make_attack(config),
         margin=config.training_margin,
         margin_form=config.margin_form,
-        label_smoothing=config.label_smoothing,
-        bn_mode=config.bn_mode,
         validation_attack=make_validation_attack(config),
         average=make_average(config, splits),
         weight_perturbation=AWP(config.awp_gamma, round(config.awp_start * updates))
         if config.awp_gamma
         else None,
         epsilon_schedule=make_epsilon_schedule(config, updates),
-        clip_norm=config.clip_norm,
         seed=config.seed,
         **arguments,
+        **values_of(SharedOptions, config),
         **dataclasses.asdict(options),
     )
     trainer.compile(make_optimizer(config, updates), jit_compile=config.jit_compile)

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-import os
+import functools
 import sys
 import textwrap
 import traceback
@@ -12,61 +12,51 @@ from typing import Any
 
 from absl import flags
 
-from athe_tf.programs.config.serialization import exact_number, field_type, item_type
+from athe_tf.programs.config.serialization import exact_number
 from athe_tf.programs.failures import explain
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.program_name import as_started, examples_as_started
 from athe_tf.programs.recipes import with_recipes
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
-from athe_tf.utils.printable import printable
-from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.options import field_type, item_type
+from athe_tf.utils.registry import split_names, unknown_name
+from athe_tf.utils.streams import open_standard_streams, say, warn
 from athe_tf.version import __version__
 
 
-class _NumberParser(flags.ArgumentParser):
-    """Reads `0.031` and `8/255`."""
+class _Parser(flags.ArgumentParser):
+    """Reads a value by a function.
 
-    syntactic_help = "a number such as 0.031 or 8/255"
+    Args:
+        read: From the text to the value.
+        kind: What absl calls the type.
+        syntactic_help: What the text must be.
+    """
 
-    def parse(self, argument):
-        return parse_number(argument)
-
-    def flag_type(self):
-        return "number"
-
-
-class _IntegerParser(flags.ArgumentParser):
-    """Reads `3`."""
-
-    syntactic_help = "a whole number"
+    def __init__(self, read: Callable, kind: str, syntactic_help: str):
+        self._read, self._kind, self.syntactic_help = read, kind, syntactic_help
 
     def parse(self, argument):
-        try:
-            value = int(argument)
-        except ValueError:
-            raise InputError("Expected a whole number such as 3.") from None
-        if abs(value) >= 2**63:
-            raise InputError("Expected a whole number of at most 64 bits.")
-        return value
+        return self._read(argument)
 
     def flag_type(self):
-        return "int"
+        return self._kind
 
 
-class _ListParser(flags.ArgumentParser):
-    """Reads values separated by commas."""
+def _integer(text) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise InputError("Expected a whole number such as 3.") from None
+    if abs(value) >= 2**63:
+        raise InputError("Expected a whole number of at most 64 bits.")
+    return value
 
-    def __init__(self, item):
-        self.item = item
-        self.syntactic_help = "values separated by commas"
 
-    def parse(self, argument):
-        items = [text.strip() for text in str(argument).split(",") if text.strip()]
-        return tuple(parse_number(text) if self.item is float else text for text in items)
-
-    def flag_type(self):
-        return "list"
+def _items(item: type, text) -> tuple:
+    """Values separated by commas."""
+    return tuple(parse_number(part) if item is float else part for part in split_names(str(text)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,17 +80,17 @@ class Flag:
 
     def define(self, values: flags.FlagValues) -> None:
         """Defines the flag in absl, with the default `None`: the dataclass has the defaults."""
-        parsers = {
-            bool: flags.BooleanParser(),
-            int: _IntegerParser(),
-            float: _NumberParser(),
-            tuple: _ListParser(self.item),
-        }
         if self.kind is bool:
             flags.DEFINE_boolean(self.name, None, self.help, flag_values=values)
-        else:
-            parser = parsers.get(self.kind, flags.ArgumentParser())
-            flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())
+            return
+        items = functools.partial(_items, self.item)
+        parsers: dict[type, flags.ArgumentParser] = {
+            int: _Parser(_integer, "int", "a whole number"),
+            float: _Parser(parse_number, "number", "a number such as 0.031 or 8/255"),
+            tuple: _Parser(items, "list", "values separated by commas"),
+        }
+        parser = parsers.get(self.kind, flags.ArgumentParser())
+        flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())
 
     def manual(self) -> list[str]:
         """Its lines in the manual."""
@@ -220,20 +210,19 @@ class Program:
             warn(traceback.format_exc().rstrip("\n"))
 
     def _run(self, arguments: list[str]) -> int | None:
-        arguments = with_recipes(arguments)
         config, extra = self.read(arguments)
         if extra.get(VERSION.name):
             say(f"{self.name}: athe_tf {__version__}")
             return 0
         if config is None:
-            say(self.manual(arguments).rstrip("\n"))
+            say(self.manual(with_recipes(arguments)).rstrip("\n"))
             return 0
         self.debug = extra[DEBUG.name]
         return self.action(config, extra)
 
     def read(self, arguments: list[str]) -> tuple[Any, dict]:
         """The config, or `None` if help or the version is asked for, and the values of the extra flags."""
-        values = flags.FlagValues()
+        values, arguments = flags.FlagValues(), with_recipes(arguments)
         own = self.flags(arguments)
         help_flags = [Flag(name, bool, bool, "Show this text.") for name in ("help", "helpshort", "h")]
         for flag in [*own, *self.extra, *help_flags, VERSION]:
@@ -254,29 +243,6 @@ class Program:
         return self.make_config(given), extra
 
 
-def say(*parts, flush: bool = True) -> bool:
-    """Prints for the user, and returns whether that succeeded.
-
-    A log on a full disk or a closed pipe must not end a run. Once printing has failed, further output is
-    discarded.
-    """
-    try:
-        print(*map(printable, parts), flush=flush)
-    except OSError as error:
-        warn(f"Cannot write to standard output any longer: {error.strerror}.")
-        _discard(sys.stdout)
-        return False
-    return True
-
-
-def warn(text: str) -> None:
-    """Prints to standard error, if that is possible."""
-    try:
-        print(printable(text), file=sys.stderr, flush=True)
-    except OSError:
-        _discard(sys.stderr)
-
-
 @contextlib.contextmanager
 def warnings_as_lines(program: str) -> Iterator[None]:
     """Shows the warnings of the library as lines for the user, without the places in its code."""
@@ -285,39 +251,12 @@ def warnings_as_lines(program: str) -> Iterator[None]:
         yield
 
 
-def _discard(stream) -> None:
-    """Sends the rest of a stream nowhere: at exit, Python fails if it cannot write what it has buffered."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
-def open_standard_streams() -> None:
-    """Opens /dev/null for standard streams that are closed: the next file would get their numbers."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
-    # Python has no streams for descriptors that were closed when it started.
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
-
-
 def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
-    """Reads flags and flagfiles; returns the arguments without dashes."""
+    """Reads flags; returns the arguments without dashes."""
     try:
         return values(arguments)[1:]
     except flags.UnrecognizedFlagError as error:
         negated = [f"no{flag}" for flag in values if values[flag].boolean]
         raise unknown_name("flag", error.flagname, [str(flag) for flag in values], also=negated) from error
-    except flags.CantOpenFlagFileError as error:
-        reason = str(error).rpartition("] ")[2]
-        raise InputError(f"The file of --flagfile cannot be opened: {reason}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"The file of --flagfile is not a text in UTF-8: {error.reason} at byte {error.start}. "
-            "Save it as UTF-8."
-        ) from error
-    except (flags.Error, OSError) as error:
+    except flags.Error as error:
         raise InputError(str(error)) from error

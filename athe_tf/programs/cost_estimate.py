@@ -4,6 +4,7 @@ import resource
 import time
 from collections.abc import Callable
 
+from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.programs.build import make_trainer, make_validation_attack
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.heartbeat import Heartbeat
@@ -77,7 +78,7 @@ def _timed_step(trainer, splits, batch_size: int) -> float:
 
 def validation_passes(config: TrainConfig, trainer) -> float:
     """Passes per image of the attack that measures robust validation accuracy."""
-    return make_validation_attack(config).craft_passes(trainer.victim(training=False))
+    return schedule_of(make_validation_attack(config)).craft_passes(trainer.victim(training=False))
 
 
 def seconds_of_validation(config: TrainConfig, passes: float, cost, seconds: float, images: int) -> float:

@@ -2,21 +2,19 @@
 
 import dataclasses
 import pathlib
-from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
-from athe_tf.evaluation.shard import Shard
-from athe_tf.programs.command_line import Program, warn
+from athe_tf.jobs.shard import Shard
+from athe_tf.programs.command_line import Program
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.output_folder import STATE, prepared
-from athe_tf.programs.program_name import as_started
-from athe_tf.programs.shard_folder import all_shards
-from athe_tf.programs.sharded import merge, run_shard, run_worker
-from athe_tf.programs.workdir import Workdir, recorded_settings, training_run_of
-from athe_tf.utils.errors import InputError
+from athe_tf.programs.run_settings import fill_from_run, known_settings
+from athe_tf.programs.sharded import all_shards, merge, run_shard, run_worker
+from athe_tf.programs.workdir import Workdir, training_run_of
+from athe_tf.utils.errors import check
 
 EXAMPLES = """
 bin/evaluate --model=runs/digits --attacks=fgsm,pgd-20,cw-linf-20
@@ -25,16 +23,6 @@ bin/evaluate --model=export --dataset=cifar10 --epsilon=8/255 --epsilons=4/255,1
 bin/evaluate --model=runs/digits --attacks=swift --shard=3/8 --output=OUT
 bin/evaluate --model=my_models:logits --dataset=npz:images.npz --verify_with=cleverhans,foolbox,art
 """
-# Settings that default to those of the model's training run, and their values without one.
-FROM_RUN: dict[str, Any] = {
-    "dataset": None,
-    "data_dir": None,
-    "image_size": None,
-    "resize_size": None,
-    "norm": "linf",
-    "epsilon": 8 / 255,
-    "margin": None,
-}
 
 
 def main() -> None:
@@ -53,12 +41,9 @@ def _protocols() -> str:
 def action(config: EvaluateConfig, extra: dict) -> int:
     """Runs the evaluation, or this process's share of it, and returns the exit code."""
     training_run = source_run(config)
-    filled = fill_from_run(config, training_run)
-    settings = DistributionSettings(
-        config.distribution, config.devices, config.cpu_replicas, worker_timeout=config.worker_timeout
-    )
+    filled = complete(config, training_run)
     shard = None if config.shard is None else Shard.parse(config.shard, "--shard")
-    settings, cluster = settings.shared_evaluation(look_for_workers=shard is None)
+    settings, cluster = config.distribution_settings().shared_evaluation(look_for_workers=shard is None)
     job = EvaluationJob(filled, settings, training_run, repeat_command(config))
     INTERRUPTION.remark = "" if config.output is None else "The same command resumes the evaluation."
     if shard is not None:
@@ -77,7 +62,7 @@ def merge_shards(output: str) -> int:
     def job(config: EvaluateConfig) -> EvaluationJob:
         training_run = source_run(config)
         local = DistributionSettings(config.distribution)
-        return EvaluationJob(fill_from_run(config, training_run), local, training_run, repeat_command(config))
+        return EvaluationJob(complete(config, training_run), local, training_run, repeat_command(config))
 
     return merge(all_shards(output), job)
 
@@ -94,25 +79,18 @@ def source_run(config: EvaluateConfig) -> Workdir | None:
     return training_run_of(config.parent) if found is None and config.parent is not None else found
 
 
-def fill_from_run(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:
+def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:
     """Fills in settings that were not given: from the protocol, the model's training run, or the defaults."""
-    known, remark = recorded_settings(config.model, training_run)
-    if remark is not None:
-        warn(as_started(f"bin/evaluate: {remark}"))
-    protocol = (
-        protocol_for(config.protocol, config.dataset or known.get("dataset")) if config.protocol else None
-    )
-    values: dict[str, Any] = {} if protocol is None else {"protocol": protocol.name}
-    for name, default in FROM_RUN.items():
-        if getattr(config, name) is not None or (name == "resize_size" and config.image_size is not None):
-            continue
-        values[name] = known.get(name, default)
+    known = known_settings("bin/evaluate", config.model, training_run)
+    published = {}
+    if config.protocol:
+        protocol = protocol_for(config.protocol, config.dataset or known.get("dataset"))
+        config = dataclasses.replace(config, protocol=protocol.name)
         # A published radius takes precedence: its numbers are compared with others at that radius.
-        if name in ("norm", "epsilon") and protocol is not None and protocol.epsilon is not None:
-            values[name] = getattr(protocol, name)
-    config = dataclasses.replace(config, **values)
-    if config.dataset is None:
-        raise InputError("Name the images to evaluate on, such as --dataset=cifar10.")
+        if protocol.epsilon is not None:
+            published = {"norm": protocol.norm, "epsilon": protocol.epsilon}
+    config = fill_from_run(config, known, published)
+    check(config.dataset is not None, "Name the images to evaluate on, such as --dataset=cifar10.")
     return config
 
 

@@ -1,27 +1,29 @@
 """`EvaluationJob`: the model and the images that `bin/evaluate` was told, and their evaluation."""
 
 import dataclasses
+import functools
 import pathlib
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from athe_tf import data
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.shard import Shard
+from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
+from athe_tf.evaluation.progress import ProgressDisplay
+from athe_tf.jobs.ownership import remove_state
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.output_folder import STATE
 from athe_tf.programs.program_name import as_started
+from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import Workdir
+from athe_tf.programs.workdir import Workdir, find_model, is_imported
 from athe_tf.report.writing import write
-from athe_tf.utils.choices import parse_logit_scale
+from athe_tf.results.settings import LessCommonOptions
 from athe_tf.utils.errors import check
-from athe_tf.utils.ownership import remove_state
+from athe_tf.utils.options import values_of
 
 
 @dataclasses.dataclass
@@ -43,16 +45,27 @@ class EvaluationJob:
     def open(self) -> None:
         """Starts TensorFlow, and reads the model and the images."""
         start_tensorflow()
-        from athe_tf.distribution.startup import local_devices
-        from athe_tf.programs.open_model import open_victim
+        from athe_tf.distribution.strategy import local_devices
+        from athe_tf.models.victim import replicated_victim
+        from athe_tf.saving.opening import open_model
 
         config = self.config
         self.devices = local_devices(self.settings, write=say)
-        self.victim = open_victim(config.model, self.devices, config.input_range)
+        several: dict[str, Any] = {}
+        if len(self.devices) > 1:
+            check(
+                not is_imported(config.model) and find_model(config.model).suffix == ".keras",
+                f"Only the weights of a .keras file can be put on {len(self.devices)} devices. Received: "
+                f"--model={config.model}. Use --distribution=one.",
+            )
+            several = {"from_keras": functools.partial(replicated_victim, devices=self.devices)}
+        self.victim = open_model(config.model, input_range=config.input_range, **several).victim
         with warnings_as_lines("bin/evaluate"):
-            self.images, self.num_classes = load_images(config, self.victim.num_classes)
+            self.images, splits = load_images(config, config.split)
+        self.num_classes = splits.num_classes
+        check_classes(config, self.victim.num_classes, self.num_classes)
         others = [name for name in config.substitutes if name != config.model]
-        self.substitutes = {name: open_victim(name) for name in others}
+        self.substitutes = {name: open_model(name).victim for name in others}
 
     def evaluate(self, state, shard: Shard | None = None, shards: Sequence[pathlib.Path] = ()) -> Any:
         """The `Result` of all images, or of one shard.
@@ -62,30 +75,35 @@ class EvaluationJob:
             shard: Attack only this share of the images.
             shards: The states of all shards, which are merged.
         """
-        from athe_tf.attacks.engine.parallel import over_devices
         from athe_tf.evaluation.converted_model import ON_FILE, evaluate_converted
         from athe_tf.evaluation.evaluator import evaluate
-        from athe_tf.programs.open_model import open_victim
+        from athe_tf.saving.opening import open_model
 
         config, display = self.config, ProgressDisplay()
-        common: dict[str, Any] = {
-            "epsilon": config.epsilon,
-            "norm": config.norm,
-            "max_examples": config.max_examples,
-            "batch_size": config.batch_size,
-            "seed": config.seed,
-            "checks": config.checks,
-            "options": self._options(display, state, shard, shards),
-        }
-        with over_devices(self.devices), warnings_as_lines("bin/evaluate"):
+        common = values_of(CommonOptions, config)
+        common["options"] = EvaluationOptions(
+            **values_of(LessCommonOptions, config),
+            substitutes=self.substitutes,
+            data_dir=config.data_dir,
+            name=config.model,
+            dataset=f"{config.dataset} ({config.split})",
+            state=state,
+            shard=shard,
+            shards=shards,
+            progress=display.update,
+            finished=display.finished,
+        )
+        with warnings_as_lines("bin/evaluate"):
             if config.is_converted:
-                parent = open_victim(config.parent, (), config.input_range) if config.parent else None
-                common |= {"parent": parent, "attacks": config.attacks or ON_FILE}
+                del common["protocol"]  # refused for such a file
+                common |= {"parent": None, "attacks": config.attacks or ON_FILE}
+                if config.parent:
+                    common["parent"] = open_model(config.parent, input_range=config.input_range).victim
                 result = evaluate_converted(self.victim, self.images, **common)
                 if result.conversion is not None:
-                    result.conversion["parent"] = config.parent  # as the user knows it
+                    result.conversion["parent"] = str(config.parent)  # as the user knows it
             else:
-                common |= {"attacks": config.attacks or None, "protocol": config.protocol}
+                common["attacks"] = config.attacks or None
                 result = evaluate(self.victim, self.images, **common)
         display.clear()
         if result.classes is not None and self.num_classes < result.classes:
@@ -97,52 +115,20 @@ class EvaluationJob:
         result.run = None if self.training_run is None else str(self.training_run.folder)
         return result
 
-    def _options(self, display: ProgressDisplay, state, shard, shards) -> EvaluationOptions:
-        config = self.config
-        return EvaluationOptions(
-            epsilons=config.epsilons,
-            verify_with=config.verify_with,
-            substitutes=self.substitutes,
-            corruptions=config.corruptions,
-            corruption_resize=config.corruption_resize,
-            data_dir=config.data_dir,
-            margin=config.margin,
-            logit_scale=parse_logit_scale(config.logit_scale, "--logit_scale"),
-            probabilities=config.probabilities,
-            max_passes=config.max_passes,
-            name=config.model,
-            dataset=f"{config.dataset} ({config.split})",
-            state=state,
-            shard=shard,
-            shards=shards,
-            progress=display.update,
-            finished=display.finished,
-        )
 
-
-def load_images(config: EvaluateConfig, classes: int | None):
-    """The images to evaluate on, and their number of classes."""
-    splits = data.load(
-        str(config.dataset),
-        data_dir=config.data_dir,
-        image_size=config.image_size,
-        resize_size=config.resize_size,
-        skip_corrupt=config.skip_corrupt,
-    )
-    images = getattr(splits, config.split)
-    check(images is not None, f"The data set '{config.dataset}' has no {config.split} images.")
+def check_classes(config: EvaluateConfig, of_model: int | None, of_images: int) -> None:
+    """Raises `InputError` unless a model can know the labels of a data set."""
     check(
-        classes is None or splits.num_classes <= classes,
-        f"The model '{config.model}' has {classes} classes, and the data set '{config.dataset}' has "
-        f"{splits.num_classes}. Use the data set that it was trained on.",
+        of_model is None or of_images <= of_model,
+        f"The model '{config.model}' has {of_model} classes, and the data set '{config.dataset}' has "
+        f"{of_images}. Use the data set that it was trained on.",
     )
     check(
-        classes in (None, splits.num_classes) or not str(config.dataset).startswith("folder:"),
-        f"The model '{config.model}' has {classes} classes, and '{config.dataset}' has "
-        f"{splits.num_classes}, whose folders number the labels. Add the folders of the other classes; those "
-        "of `test` may be empty if there is no `train`.",
+        of_model in (None, of_images) or not str(config.dataset).startswith("folder:"),
+        f"The model '{config.model}' has {of_model} classes, and '{config.dataset}' has {of_images}, whose "
+        "folders number the labels. Add the folders of the other classes; those of `test` may be empty if "
+        "there is no `train`.",
     )
-    return images, splits.num_classes
 
 
 def show(result, output: pathlib.Path | None) -> int:

@@ -1,13 +1,16 @@
 """`bin/export`: writes a classifier as a SavedModel, or as a file for another runtime."""
 
+import dataclasses
 import pathlib
 
-from athe_tf.programs.command_line import Program, say, warn
-from athe_tf.programs.config import ExportConfig
-from athe_tf.programs.program_name import as_started
+from athe_tf.programs.command_line import Program, say
+from athe_tf.programs.config.fields import flag
+from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow, stderr_held_back
-from athe_tf.programs.workdir import find_model, recorded_settings, run_of
+from athe_tf.programs.workdir import find_model, run_of
+from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.options import check_options, option
 
 EXAMPLES = """
 bin/export --model=runs/digits --output=export
@@ -15,6 +18,43 @@ bin/export --model=best.keras --format=torch --output=net.pt
 bin/export --model=zoo:cifar10-fast-at-he-wrn10-1 --format=onnx --output=net.onnx
 bin/export --model=runs/digits --format=litert_int8 --output=net.tflite
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportConfig:
+    """An export to a SavedModel or to a file for another runtime."""
+
+    model: str = option("", "A .keras file, a workdir of bin/train, or zoo:NAME.")
+    output: str = option(
+        "",
+        "What to write; must not exist yet. A folder for saved_model, else a file: .pt, .pth or .safetensors "
+        "for torch, .onnx for onnx, .tflite for litert and litert_int8.",
+    )
+    format: str = option("saved_model", "The format.", choices=tuple(EXPORT_SUFFIXES))
+    dataset: str | None = option(
+        None, "Where litert_int8 takes images from, to measure ranges of activations. [the training run's]"
+    )
+    data_dir: str | None = option(None, "Folder of prepared data sets. [the training run's]")
+    image_size: int | None = option(None, "Crop and resize these images. [the training run's]", above=0)
+    resize_size: int | None = option(
+        None, "Shorter side of an image before the crop. [the training run's with its --image_size]", above=0
+    )
+    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
+    calibration_images: int = option(200, "How many training images litert_int8 takes.", above=0)
+
+    def __post_init__(self):
+        check_options(self, flag)
+        check(bool(self.model), "Say which model to export: --model=FILE.keras or a workdir.")
+        suffixes = EXPORT_SUFFIXES[self.format]
+        if not suffixes:
+            check(bool(self.output), "Say where to write: --output=FOLDER.")
+        else:
+            check(bool(self.output), f"Say where to write: --output=FILE{suffixes[0]}.")
+            check(
+                pathlib.Path(self.output).suffix in suffixes,
+                f"--format={self.format} writes a file that ends with {' or '.join(suffixes)}. Received: "
+                f"--output={self.output}.",
+            )
 
 
 def main() -> None:
@@ -33,9 +73,7 @@ def action(config: ExportConfig, extra: dict) -> None:
     start_tensorflow()
     from athe_tf.saving.keras_file import load_model
 
-    settings, remark = recorded_settings(config.model, run_of(path))
-    if remark is not None:
-        warn(as_started(f"bin/export: {remark}"))
+    settings = known_settings("bin/export", config.model, run_of(path))
     write = _write_saved_model if config.format == "saved_model" else _write_file
     say(f"Exported {path} to {config.output}: {write(load_model(path), config, settings)}")
 
@@ -52,8 +90,9 @@ def _write_saved_model(net, config: ExportConfig, settings: dict) -> str:
 
 def _write_file(net, config: ExportConfig, settings: dict) -> str:
     """Writes a file and its card, and returns what to tell the user."""
-    from athe_tf.models.torch_export import layout_of
-    from athe_tf.saving.converted_file import card_path, convert
+    from athe_tf.conversion.converted_file import convert
+    from athe_tf.conversion.torch_weights import layout_of
+    from athe_tf.models.card import card_path
 
     images = _calibration_images(config, settings) if config.format == "litert_int8" else None
     with stderr_held_back(lambda: False):  # the converters of TensorFlow print what they do
@@ -69,16 +108,12 @@ def _write_file(net, config: ExportConfig, settings: dict) -> str:
 
 def _calibration_images(config: ExportConfig, settings: dict):
     """Training images, from which the ranges of activations are measured."""
-    from athe_tf import data
-
-    dataset = config.dataset or settings.get("dataset")
-    check(dataset is not None, "Eight bits need images to measure ranges on. Name them: --dataset=cifar10.")
-    splits = data.load(
-        str(dataset),
-        data_dir=config.data_dir or settings.get("data_dir"),
-        image_size=settings.get("image_size"),
+    config = fill_from_run(config, settings)
+    check(
+        config.dataset is not None,
+        "Eight bits need images to measure ranges on. Name them: --dataset=cifar10.",
     )
-    return splits.train.arrays(config.calibration_images)[0]
+    return load_images(config, "train")[0].arrays(config.calibration_images)[0]
 
 
 if __name__ == "__main__":

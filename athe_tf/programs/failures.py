@@ -4,10 +4,9 @@
 """
 
 import errno
-import re
 import sys
 
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, described, first_line
 
 #: Errors of the operating system that another path or other rights mend.
 MENDABLE = {
@@ -34,16 +33,16 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, InputError):
         return 2, str(error)
     if isinstance(error, MemoryError):
-        return 1, f"Out of memory{_detail(error)}. {MEMORY_REMEDY}"
+        return 1, f"Out of memory{described(error).removeprefix(type(error).__name__)}. {MEMORY_REMEDY}"
     if isinstance(error, OSError) and error.errno is not None:
         return _of_the_system(error)
-    return _of_tensorflow(error) or (1, f"Failed with {_described(error)}. --debug shows where.")
+    return _of_tensorflow(error) or (1, f"Failed with {described(error)}. --debug shows where.")
 
 
 def _of_the_system(error: OSError) -> tuple[int, str]:
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
     place = f": '{names[0]}'" if names else ""
-    reason = error.strerror or str(error)
+    reason = first_line(error)
     if error.errno in FULL:
         return 1, f"{reason}{place}. {FULL_REMEDY}"
     if error.errno == errno.ENOMEM:
@@ -58,8 +57,7 @@ def _of_tensorflow(error: BaseException) -> tuple[int, str] | None:
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
         return None
-    # Without the names of nodes around the message.
-    text = _first_line(re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\]", "", str(error.message)))
+    text = first_line(error)
     errors = tensorflow.errors
     if "No space left" in str(error.message):
         return 1, f"No space left on device: {text}. {FULL_REMEDY}"
@@ -67,19 +65,4 @@ def _of_tensorflow(error: BaseException) -> tuple[int, str] | None:
         return 1, f"Out of memory: {text}. {MEMORY_REMEDY}"
     if isinstance(error, (errors.NotFoundError, errors.PermissionDeniedError)) and error.op is None:
         return 2, f"{text}. Check the path and its permissions."
-    return 1, f"TensorFlow failed with {type(error).__name__}: {text}. --debug shows where."
-
-
-def _described(error: BaseException) -> str:
-    text = _first_line(str(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _detail(error: BaseException) -> str:
-    text = _first_line(str(error))
-    return f": {text}" if text else ""
-
-
-def _first_line(text) -> str:
-    lines = [line.strip() for line in str(text).splitlines() if line.strip()]
-    return (lines[0] if lines else "").rstrip(".")[:500]
+    return 1, f"TensorFlow failed with {described(error)}. --debug shows where."

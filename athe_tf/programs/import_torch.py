@@ -1,12 +1,16 @@
 """`bin/import_torch`: makes a Keras classifier of a PyTorch checkpoint."""
 
+import dataclasses
 import pathlib
+from typing import Any
 
+from athe_tf.models.names import ACTIVATIONS, HEADS, check_name
 from athe_tf.programs.command_line import Program, say, warn
-from athe_tf.programs.config import ImportTorchConfig
+from athe_tf.programs.config.fields import flag
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing
+from athe_tf.utils.options import check_options, option
 
 EXAMPLES = """
 bin/import_torch --checkpoint=trades.pt --arch=wrn-34-10 --output=trades.keras
@@ -14,6 +18,47 @@ bin/import_torch --checkpoint=at_he.pt --arch=wrn-34-20 --scale=15 --output=at_h
 bin/import_torch --checkpoint=resnet50.safetensors --arch=resnet50 --mean=0.485,0.456,0.406
     --std=0.229,0.224,0.225 --output=resnet50.keras
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportTorchConfig:
+    """An import of a PyTorch checkpoint."""
+
+    checkpoint: str = option("", "A file of torch.save or a .safetensors file.")
+    arch: str = option("", "The architecture, such as wrn-34-10; docs/models.md lists published checkpoints.")
+    output: str = option("", "The .keras file to write; must not exist yet.")
+    entry: str | None = option(
+        None, "The entry of a training checkpoint with several sets of weights, such as ema. [the only one]"
+    )
+    head: str | None = option(None, "The head. [linear if the last layer has a bias, else he]", choices=HEADS)
+    scale: float = option(
+        1.0,
+        "The scale s of a hypersphere head, which releases of HE leave out; they were trained with 15.",
+        above=0,
+    )
+    mean: tuple[float, ...] = option(
+        (), "Mean of the pixels in [0, 1], per channel, if the checkpoint does not have it."
+    )
+    std: tuple[float, ...] = option((), "Standard deviation of the pixels; goes with --mean.")
+    activation: str | None = option(None, "The activation. [silu for dm_wrn, else relu]", choices=ACTIVATIONS)
+    image_size: int | None = option(
+        None, "Height and width of the images. [224 for ImageNet ResNets, 28 for lenet, else 32]", above=0
+    )
+
+    def __post_init__(self):
+        check_options(self, flag)
+        check(bool(self.checkpoint), "Say which checkpoint to import: --checkpoint=FILE.")
+        check(bool(self.arch), "Say which architecture it has: --arch=NAME, such as --arch=wrn-34-10.")
+        check(bool(self.output), "Say where to write: --output=FILE.keras.")
+        check_name(self.arch)
+        check(
+            pathlib.Path(self.output).suffix == ".keras",
+            f"--output must end with .keras. Received: --output={self.output}.",
+        )
+        check(
+            bool(self.mean) == bool(self.std),
+            "--mean and --std go together. Give both, or neither if the checkpoint has them.",
+        )
 
 
 def main() -> None:
@@ -30,19 +75,11 @@ def action(config: ImportTorchConfig, extra: dict) -> None:
     if not pathlib.Path(config.checkpoint).is_file():
         raise InputError(f"There is no file '{config.checkpoint}'. Check --checkpoint.")
     start_tensorflow()
-    from athe_tf.models.torch_import import import_checkpoint
+    from athe_tf.conversion.torch_import import import_checkpoint
 
-    imported = import_checkpoint(
-        config.checkpoint,
-        config.arch,
-        entry=config.entry,
-        head=config.head,
-        scale=config.scale,
-        mean=config.mean or None,
-        std=config.std or None,
-        activation=config.activation,
-        image_size=config.image_size,
-    )
+    settings: dict[str, Any] = {name: value or None for name, value in vars(config).items()}
+    del settings["output"]
+    imported = import_checkpoint(**settings)
     with replacing(output) as temporary:
         imported.net.save(temporary)
     say("\n".join(_lines(config, imported)))

@@ -2,8 +2,8 @@
 
 import keras
 
+from athe_tf.models.card import describe
 from athe_tf.programs.workdir import find_initial_model
-from athe_tf.saving.card import describe
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.errors import check
 

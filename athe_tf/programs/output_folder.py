@@ -5,22 +5,17 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 
+from athe_tf.jobs import locks
+from athe_tf.jobs.ownership import check_ours, check_state_folder
 from athe_tf.report.writing import WRITTEN
-from athe_tf.utils.files import sweep
-from athe_tf.utils.locks import locked
-from athe_tf.utils.ownership import check_ours, check_state_folder
 
 #: The folder inside it that keeps the state of an unfinished evaluation.
 STATE = "state"
 
 
-@contextlib.contextmanager
-def held(folder) -> Iterator[pathlib.Path]:
+def held(folder) -> contextlib.AbstractContextManager[pathlib.Path]:
     """A context in which no other process writes there; removes what a killed one left."""
-    folder = pathlib.Path(folder)
-    with locked(folder):
-        sweep(folder, folder / STATE)
-        yield folder
+    return locks.held(folder, STATE)
 
 
 @contextlib.contextmanager

@@ -1,187 +1,139 @@
-"""The tables of `configs/papers.json`, and the runs and evaluations that fill them. No TensorFlow."""
+"""The cells of a table: what runs and evaluations left behind, beside the numbers of the paper."""
 
+import csv
 import dataclasses
-import functools
-import json
 import pathlib
-import re
 import shlex
+import statistics
 from typing import Any
 
-from athe_tf.programs.config import EvaluateConfig, TrainConfig
-from athe_tf.programs.config.reproduce import ReproduceConfig
-from athe_tf.programs.config.serialization import differences, flag_text
-from athe_tf.programs.recipes import recipe_folder
-from athe_tf.programs.reproduce_presets import PRESETS, Preset
-from athe_tf.programs.train import PROGRAM
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.evaluation_job import repeat_command
+from athe_tf.programs.reproduce_plan import PlannedRow, PlannedRun, TablePlan, papers
 from athe_tf.programs.workdir import Workdir
-from athe_tf.utils.errors import InputError
-from athe_tf.utils.registry import unknown_name
+from athe_tf.report.comparison import aligned
+from athe_tf.report.format import NOTHING
+from athe_tf.results.file_format import Transfer
+from athe_tf.results.intervals import mean_interval
+from athe_tf.results.result import EVALUATION, Result
+from athe_tf.utils.errors import InputError, check
+
+#: Measures of a run that are no accuracies.
+TIMES = ("minutes", "minutes_per_epoch")
 
 
-@functools.cache
-def papers() -> dict[str, Any]:
-    """The content of `configs/papers.json`."""
-    return json.loads((recipe_folder() / "papers.json").read_text())
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """One number of one run: percent or minutes, and its 95 % interval over images, or `None`."""
+
+    value: float
+    interval: tuple[float, float] | None = None
 
 
-def rows_of(table: str) -> list[dict[str, Any]]:
-    """The rows of a table, those of its sweeps included, or `InputError`."""
-    found = [row for row in papers()["rows"] if row["table"] == table]
+def minutes(run: PlannedRun, measure: str) -> Measured:
+    """The training time, with validation."""
+    with open(Workdir(run.folder).metrics, newline="") as file:
+        seconds = [float(row["seconds"]) for row in csv.DictReader(file)]
+    return Measured((sum(seconds) if measure == "minutes" else statistics.fmean(seconds)) / 60)
+
+
+def accuracy(result: Result, measure: str, metric: str = "accuracy") -> Measured:
+    """The accuracy, or the error, that an evaluation found, in percent.
+
+    Args:
+        result: The evaluation.
+        measure: As `configs/papers.json` names it.
+        metric: `"accuracy"` or `"error"`.
+    """
+    share, interval = _share(result, measure)
+    if metric == "error":
+        share, interval = 1 - share, None if interval is None else (1 - interval[1], 1 - interval[0])
+    return Measured(100 * share, None if interval is None else (100 * interval[0], 100 * interval[1]))
+
+
+def _share(result: Result, measure: str) -> tuple[float, Any]:
+    kind, _, rest = measure.partition(":")
+    if measure == "clean":
+        return result.clean_accuracy, result.clean_interval
+    if measure == "worst_case" and result.worst_case_accuracy is not None:
+        return result.worst_case_accuracy, result.worst_case_interval
+    if measure == "mCA" and result.corruptions is not None:
+        return result.corruptions["mca"], None
+    if kind == "corruption" and result.corruptions is not None:
+        return statistics.fmean(_known(result.corruptions["accuracy"][rest])), None
+    if kind == "transfer" and result.transfer is not None:
+        return _transferred(result.transfer, result.model, rest), None
+    for attack in result.ran:
+        if attack.name == measure:
+            return attack.accuracy, attack.interval
+    raise InputError(f"The evaluation of '{result.model}' has no '{measure}'. Delete it, and run again.")
+
+
+def _transferred(transfer: Transfer, model: str, attack: str) -> float:
+    """The accuracy of the model on adversarial examples of the one substitute."""
+    column = transfer["targets"].index(model)
+    (source,) = (name for name in transfer["targets"] if name != model)
+    return _known(transfer["accuracy"][transfer["sources"].index(f"{source}, {attack}")])[column]
+
+
+def _known(shares: list[float | None]) -> list[float]:
+    """Shares that an evaluation of ours always has; files of others may leave some out."""
+    known = [share for share in shares if share is not None]
+    check(len(known) == len(shares), "The evaluation lacks accuracies. Delete it, and run again.")
+    return known
+
+
+def cell(found: list[Measured]) -> str:
+    """The mean over seeds with its interval; for one seed, the interval over images."""
     if not found:
-        raise unknown_name("table", table, {row["table"] for row in papers()["rows"]})
-    return [each for row in found for each in (row, *swept(row))]
+        return NOTHING
+    values = [one.value for one in found]
+    interval = found[0].interval if len(found) == 1 else mean_interval(values)
+    text = f"{statistics.fmean(values):.2f}"
+    return text if interval is None else f"{text} ({interval[0]:.2f} to {interval[1]:.2f})"
 
 
-def swept(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each value of a sweep, with one setting changed at a time."""
-    return [
-        {
-            **{key: value for key, value in row.items() if key != "note"},
-            "row": f"{row['row']}, {name} = {value:g}",
-            "overrides": {**row["overrides"], name: value},
-        }
-        for name, values in row.get("sweep", {}).items()
-        for value in values
-    ]
+def is_done(one: EvaluateConfig) -> bool:
+    """Whether the evaluation is in its folder, made by the same command; `--data_dir` may differ."""
+    if not (pathlib.Path(str(one.output)) / EVALUATION).exists():
+        return False
+    command = shlex.split(Result.load(one.output).command or "")
+    known = [word for word in command if not word.startswith("--data_dir=")]
+    return known == shlex.split(repeat_command(dataclasses.replace(one, data_dir=None)))
 
 
-@dataclasses.dataclass(frozen=True)
-class PlannedRun:
-    """A training run: its folder, its flags and its settings."""
-
-    recipe: str
-    flags: tuple[str, ...]
-    config: TrainConfig
-
-    @property
-    def folder(self) -> str:
-        return str(self.config.workdir)
-
-    @property
-    def model(self) -> str:
-        """What is evaluated: the ensemble of its periods, as in the tables of PAS, else its best epoch."""
-        return str(Workdir(self.folder).ensemble) if self.config.ensemble else self.folder
-
-    @property
-    def command(self) -> str:
-        """The command that trains it alone."""
-        return shlex.join(["bin/train", f"--flagfile=configs/{self.recipe}.flags", *self.flags])
-
-
-@dataclasses.dataclass(frozen=True)
-class PlannedRow:
-    """A row of a table with its runs, one per seed, and their evaluations; none if nothing is attacked."""
-
-    row: dict[str, Any]
-    runs: tuple[PlannedRun, ...]
-    sources: tuple[PlannedRun, ...]
-    evaluations: tuple[EvaluateConfig, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class TablePlan:
-    """What a table needs within a budget."""
-
-    table: str
-    preset: Preset
-    seeds: tuple[int, ...]
-    max_examples: int | None
-    rows: tuple[PlannedRow, ...]
-    left_out: tuple[tuple[str, str], ...]
-
-    @property
-    def seeds_text(self) -> str:
-        """The seeds in words."""
-        return f"{'seed' if len(self.seeds) == 1 else 'seeds'} {', '.join(map(str, self.seeds))}"
-
-    @property
-    def runs(self) -> list[PlannedRun]:
-        """All runs, each once."""
-        every = (run for row in self.rows for run in (*row.runs, *row.sources))
-        return list({run.folder: run for run in every}.values())
-
-    @property
-    def evaluations(self) -> list[EvaluateConfig]:
-        """All evaluations, each once."""
-        every = (one for row in self.rows for one in row.evaluations)
-        return list({str(one.output): one for one in every}.values())
-
-
-def make_plan(config: ReproduceConfig) -> TablePlan:
-    """The runs and evaluations of a table."""
-    preset = PRESETS[config.preset]
-    seeds = tuple(int(seed) for seed in config.seeds) or preset.seeds
-    limit = config.max_examples or preset.max_examples
-    kept: list[PlannedRow] = []
-    left_out: list[tuple[str, str]] = []
-    for row in rows_of(config.table):
-        if not row["columns"]:
-            left_out.append((row["row"], row["note"]))
-        elif not preset.includes(row["dataset"]):
-            left_out.append((row["row"], f"{row['dataset']} is part of --preset=paper only."))
+def measured_cells(planned: PlannedRow) -> list[list[str]]:
+    """The lines of a row: one per column of the paper."""
+    results = [Result.load(one.output) for one in planned.evaluations]
+    lines = []
+    for column in planned.row["columns"]:
+        measure, metric = column["measure"], planned.row["metric"]
+        if measure in TIMES:
+            found = [minutes(run, measure) for run in planned.runs]
         else:
-            planned = _planned_row(row, config, preset, seeds, limit)
-            same = next((other for other in kept if _same_run(planned, other)), None)
-            if same is None:
-                kept.append(planned)
-            else:
-                left_out.append((row["row"], f"In this budget, it is the same as '{same.row['row']}'."))
-    if not kept:
-        raise InputError(
-            f"--preset={config.preset} has no row of table {config.table}: {left_out[0][1]} "
-            "Use --preset=paper."
-        )
-    return TablePlan(config.table, preset, seeds, limit, tuple(kept), tuple(left_out))
+            found = [accuracy(one, measure, metric) for one in results]
+        own = [accuracy(one, column["own_scale"], metric) for one in results] if "own_scale" in column else []
+        name = f"{column['name']}, minutes" if measure in TIMES else column["name"]
+        published = f"{column['published']:.2f}" if "published" in column else NOTHING
+        lines.append([planned.row["row"], name, cell(found), cell(own), published])
+    return lines
 
 
-def _same_run(one: PlannedRow, other: PlannedRow) -> bool:
-    """Whether a budget, which has one network, leaves no difference between two rows."""
-    return not differences(one.runs[0].config, other.runs[0].config)
-
-
-def _planned_row(row, config: ReproduceConfig, preset: Preset, seeds, limit) -> PlannedRow:
-    runs = tuple(planned_run(row["config"], row["overrides"], seed, config, preset) for seed in seeds)
-    source = row.get("source_config")
-    sources = tuple(planned_run(source, {}, seed, config, preset) for seed in seeds) if source else ()
-    if row["protocol"] is None:
-        return PlannedRow(row, runs, sources, ())
-    evaluations = tuple(
-        EvaluateConfig(
-            model=run.model,
-            protocol=row["protocol"],
-            max_examples=limit,
-            data_dir=config.data_dir,
-            substitutes=(sources[number].folder,) if sources else (),
-            output=f"{run.folder}/evaluation_{row['protocol']}",
-        )
-        for number, run in enumerate(runs)
-    )
-    return PlannedRow(row, runs, sources, evaluations)
-
-
-def planned_run(
-    recipe: str, overrides: dict[str, Any], seed: int, config: ReproduceConfig, preset: Preset
-) -> PlannedRun:
-    """A run of a recipe of `configs/`, with the overrides of its row, within a budget."""
-    changed = dict(overrides)
-    changed |= preset.changes(_read(recipe, _as_flags(overrides)))
-    varied = "".join(f"_{name}{_plain(value)}" for name, value in overrides.items())
-    folder = pathlib.Path(config.workdir or f"runs/reproduce/{config.preset}", f"{recipe}{varied}_seed{seed}")
-    changed |= {"seed": seed, "workdir": str(folder)}
-    if config.data_dir is not None:
-        changed["data_dir"] = config.data_dir
-    flags = _as_flags(changed)
-    return PlannedRun(recipe, flags, _read(recipe, flags))
-
-
-def _as_flags(settings: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(f"--{name}={flag_text(value)}" for name, value in settings.items())
-
-
-def _plain(value) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", flag_text(value))
-
-
-def _read(recipe: str, flags: tuple[str, ...]) -> TrainConfig:
-    return PROGRAM.read(["bin/train", f"--flagfile={recipe_folder() / recipe}.flags", *flags])[0]
+def show_table(plan: TablePlan) -> str:
+    """The table: our numbers with intervals, the paper's beside them, and the budget of ours."""
+    paper = papers()["papers"][plan.rows[0].row["paper"]]
+    head = ["row", "column", "ours", "ours at the model's scale", "paper"]
+    body = [line for row in plan.rows for line in measured_cells(row)]
+    first, *others = aligned([head, *body])
+    metric = "Errors" if plan.rows[0].row["metric"] == "error" else "Accuracies"
+    images = plan.max_examples or "all"
+    over = "seeds, by Student's t" if len(plan.seeds) > 1 else "images; one seed says nothing about others"
+    notes = [
+        f"{metric} in %, unless a column says otherwise. Our budget: {plan.preset.summary}; "
+        f"{plan.seeds_text}; test images: {images}.",
+        f"In brackets: 95 % intervals over {over}.",
+        "The paper's numbers are of the full recipe. At another budget, compare differences between rows.",
+        *(f"{planned.row['row']}: {planned.row['note']}" for planned in plan.rows if "note" in planned.row),
+        *(f"Left out: {row}. {why}" for row, why in plan.left_out),
+    ]
+    return "\n".join([f"Table {plan.table}: {paper}", "", first, "-" * len(first), *others, "", *notes])

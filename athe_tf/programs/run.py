@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import shutil
 import warnings
 from collections.abc import Callable
 
@@ -28,13 +27,12 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.programs.initial_model import start_from
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.run_identity import check_identity, run_identity
-from athe_tf.programs.run_state import RunProgress, load_state
+from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity
 from athe_tf.programs.workdir import Workdir
 from athe_tf.saving.saved_model import export
 from athe_tf.training.adversarial_model import AdversarialModel
+from athe_tf.training.averaging import SWA
 from athe_tf.training.standard import Standard
-from athe_tf.training.swa import SWA
 from athe_tf.utils.errors import check
 from athe_tf.utils.files import replacing
 
@@ -134,8 +132,6 @@ class Run:
             f"at the chief's of step {chiefs}. Use a folder that all workers share.",
         )
 
-    # -- the epochs -------------------------------------------------------------------------------------
-
     def fit(self) -> None:
         """Runs the remaining epochs, beginning with the rest of an interrupted one."""
         steps, progress = self._steps, self.progress
@@ -228,8 +224,6 @@ class Run:
             distribution=self.distribution,
         )
 
-    # -- the end ----------------------------------------------------------------------------------------
-
     def finish(self) -> None:
         """Writes the last model and its export, and removes the backup."""
         workdir, progress = self.workdir, self.progress
@@ -239,7 +233,7 @@ class Run:
             shipped.save(temporary)
         if self.config.ensemble:
             self.finish_ensemble()
-        shutil.rmtree(workdir.backup.parent, ignore_errors=True)
+        workdir.remove_backup()
         if progress.best is not None:
             self.write(
                 f"Best {self.trainer.options.chosen_by} validation accuracy {100 * progress.best:.1f} % "

@@ -1,15 +1,23 @@
-"""The whole state of a training run in one file, written atomically."""
+"""The whole state of a training run in one file, written atomically, and what it belongs to."""
 
+import contextlib
 import dataclasses
-import itertools
 import json
 import re
 from typing import Any
 
 import numpy as np
 
+from athe_tf.data.splits import Splits
+from athe_tf.jobs.identity import differences
+from athe_tf.jobs.journal import read_arrays, write_arrays
+from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.workdir import find_initial_model
+from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import replacing
+from athe_tf.version import __version__
+
+INITIAL_MODEL = "initial model"
 
 
 @dataclasses.dataclass
@@ -23,7 +31,7 @@ class RunProgress:
         history: One row of logs per finished epoch.
         notes: Further state of callbacks, by their name.
         stopped: Why the run was stopped before its last epoch, if it was.
-        identity: What the run belongs to: see `athe_tf.programs.run_identity`.
+        identity: What the run belongs to, as `run_identity` says.
     """
 
     epoch: int = 0
@@ -34,6 +42,37 @@ class RunProgress:
     notes: dict = dataclasses.field(default_factory=dict)
     stopped: str | None = None
     identity: dict = dataclasses.field(default_factory=dict)
+
+
+def run_identity(config: TrainConfig, splits: Splits) -> dict[str, str]:
+    """What must not change while a run is interrupted, by name: data, initial model, version."""
+    found = {"version of athe_tf": __version__, "training images": splits.train.fingerprint()}
+    if splits.validation is not None:
+        found["validation images"] = splits.validation.fingerprint()
+    if config.initial_model is not None:
+        # A run that resumes does not need the file any more.
+        with contextlib.suppress(InputError, OSError):
+            found[INITIAL_MODEL] = file_digest(find_initial_model(config.initial_model))
+    return found
+
+
+def check_identity(stored: dict[str, str], ours: dict[str, str], folder, stop=bool) -> None:
+    """Raises `InputError` with the differences, if there are any.
+
+    Args:
+        stored: That of the backup.
+        ours: That of this run.
+        folder: The folder of the run.
+        stop: From whether there are differences here to whether there are any on any worker.
+    """
+    needed = {name: value for name, value in stored.items() if name != INITIAL_MODEL or name in ours}
+    changed = differences(ours, needed, "{name}: {ours} (in the backup: {stored})", _or("none"))
+    check(
+        not stop(bool(changed)),
+        f"The run in {folder} was interrupted with other data or another version. Received: "
+        f"{'; '.join(changed) or 'differences on another worker'}. Restore what has changed, or use another "
+        "--workdir.",
+    )
 
 
 def variables_of(trainer) -> list:
@@ -53,6 +92,11 @@ def describe_variables(trainer) -> list[str]:
     ]
 
 
+def numbered(variables) -> dict[str, Any]:
+    """The values of variables by names that sort in their order."""
+    return {f"v{number:05d}": np.asarray(variable) for number, variable in enumerate(variables)}
+
+
 def all_finite(trainer) -> bool:
     """Whether every weight is finite."""
     return all(np.isfinite(np.asarray(weight)).all() for weight in trainer.net.trainable_variables)
@@ -63,20 +107,17 @@ def save_state(path, trainer, progress: RunProgress, writes: bool = True) -> Non
 
     All workers have to call this, because metrics are summed over them; one of them writes.
     """
-    arrays: dict[str, Any] = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(variables_of(trainer))}
+    arrays = numbered(variables_of(trainer))
     arrays["progress"] = np.array(json.dumps(dataclasses.asdict(progress)))
     arrays["description"] = np.array(json.dumps(describe_variables(trainer)))
-    if not writes:
-        return
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)
+    if writes:
+        write_arrays(path, arrays)
 
 
 def load_state(path, trainer) -> RunProgress:
     """Restores the state that `save_state` wrote, and returns the progress."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = read_arrays(path)
         progress = RunProgress(**json.loads(str(arrays.pop("progress"))))
         described = json.loads(str(arrays.pop("description", "[]")))
     except Exception as error:
@@ -84,16 +125,18 @@ def load_state(path, trainer) -> RunProgress:
             f"The backup '{path}' cannot be read: {error}. Remove it to start again, or use "
             "another --workdir."
         ) from error
-    variables = variables_of(trainer)
-    values = [arrays[name] for name in sorted(arrays)]
-    ours = describe_variables(trainer)
-    pairs = itertools.zip_longest(ours, described, fillvalue="nothing")
-    changed = next((f"{ours} (in the backup: {theirs})" for ours, theirs in pairs if ours != theirs), None)
+    ours, stored = (dict(enumerate(names)) for names in (describe_variables(trainer), described))
+    changed = differences(ours, stored, "{ours} (in the backup: {stored})", _or("nothing"))
     check(
-        changed is None,
-        f"The backup '{path}' belongs to another model, optimizer or version. Received: {changed}. Use "
-        "another --workdir.",
+        not changed,
+        f"The backup '{path}' belongs to another model, optimizer or version. Received: "
+        f"{''.join(changed[:1])}. Use another --workdir.",
     )
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
+    for variable, name in zip(variables_of(trainer), sorted(arrays), strict=True):
+        variable.assign(arrays[name])
     return progress
+
+
+def _or(missing: str):
+    """Shows values as text, and `missing` where there is none."""
+    return lambda value: missing if value is None else str(value)

@@ -5,49 +5,33 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 from athe_tf.programs.interruption import INTERRUPTION
 
-# Another process holds the messages back, so that they are shown even if this one is aborted. It reads them
-# until this one says whether to show them; if this one ends without an answer, it shows them.
-_HOLDER = """
-import os, select, sys
-answer, held = int(sys.argv[1]), b""
-while 0 in select.select([0, answer], [], [])[0]:
-    part = os.read(0, 65536)
-    held += part
-    if not part:
-        break
-if os.read(answer, 1) != b"n":
-    while held:
-        held = held[os.write(2, held):]
-"""
+# Another process shows the messages, even if TensorFlow aborts this one, unless this one writes a line to it
+# first. Then it removes their file.
+_SHOW_AT_END = 'read _ || cat "$0" >&2; rm -f "$0"'
 
 
 @contextlib.contextmanager
 def stderr_held_back(show_when: Callable[[], bool]) -> Iterator[None]:
-    """Captures the process's stderr; shows it if `show_when()`, on an error, and if the process dies."""
+    """Holds the process's stderr in a file; shows it if `show_when()`, on an error, if the process dies."""
     sys.stderr.flush()
     kept = os.dup(2)
-    answer_end, answer = os.pipe()
-    holder = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _HOLDER, str(answer_end)],
-        stdin=subprocess.PIPE,
-        pass_fds=(answer_end,),
-        start_new_session=True,  # Ctrl+C in a terminal is not for it
+    held, path = tempfile.mkstemp(prefix="athe_tf_stderr_")
+    # A session of its own: Ctrl+C in a terminal is not for it.
+    shower = subprocess.Popen(
+        ["/bin/sh", "-c", _SHOW_AT_END, path], stdin=subprocess.PIPE, start_new_session=True
     )
-    assert holder.stdin is not None
-    os.close(answer_end)
-    os.dup2(holder.stdin.fileno(), 2)
-    holder.stdin.close()
+    os.dup2(held, 2)
+    os.close(held)
 
     def release(show: bool) -> None:
-        os.write(answer, b"y" if show else b"n")
-        os.close(answer)
         os.dup2(kept, 2)
         os.close(kept)
-        holder.wait()
+        shower.communicate(b"" if show else b"hide\n")
 
     shown = True
     try:

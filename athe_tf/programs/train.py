@@ -43,7 +43,7 @@ def chosen_framework(arguments: list[str]) -> str:
     flags.DEFINE_string("framework", TrainConfig.framework, "", flag_values=values)
     try:
         values(arguments, known_only=True)
-    except (flags.Error, OSError, UnicodeDecodeError):  # the command line is read again, and refused then
+    except flags.Error:  # the command line is read again, and refused then
         return TrainConfig.framework
     return str(values["framework"].value)
 
@@ -72,9 +72,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         workdir.remove_leftovers()
         say(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
-    settings = DistributionSettings(
-        config.distribution, config.devices, config.cpu_replicas, worker_timeout=config.worker_timeout
-    ).resolve()
+    settings = config.distribution_settings().resolve()
     if config.initial_model is not None and not workdir.backup.exists():
         find_initial_model(config.initial_model)
     if extra["plan"]:

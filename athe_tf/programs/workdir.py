@@ -4,9 +4,11 @@ import contextlib
 import json
 import pathlib
 import re
-import shutil
 from collections.abc import Iterator
+from typing import Any
 
+from athe_tf.jobs.locks import LOCK, held, lock_name, locked
+from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import (
@@ -18,15 +20,22 @@ from athe_tf.programs.config.serialization import (
     given_settings,
     to_json,
 )
-from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import TEMPORARY, sweep, write_text
-from athe_tf.utils.imports import is_import_path
-from athe_tf.utils.locks import LOCK_PREFIX, lock_name, locked
-from athe_tf.utils.registry import did_you_mean
-from athe_tf.zoo import cards as zoo
+from athe_tf.saving import zoo
+from athe_tf.saving.model_path import RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
+from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.files import TEMPORARY, write_text
 
-#: Settings of a run that evaluation and export ask for, and keys that tell the config of a run.
-RECORDED = ("dataset", "data_dir", "image_size", "resize_size", "norm", "epsilon", "margin")
+#: Settings that other programs take from the training run of a model, and their values without one.
+FROM_RUN: dict[str, Any] = {
+    "dataset": None,
+    "data_dir": None,
+    "image_size": None,
+    "resize_size": None,
+    "norm": "linf",
+    "epsilon": 8 / 255,
+    "margin": None,
+}
+#: Keys that tell the config of a run.
 RUN_KEYS = {"dataset", "framework", "head"}
 
 
@@ -46,11 +55,10 @@ class Workdir:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.config = self.folder / "config.json"
+        self.config = self.folder / RUN_CONFIG
         self.flags = self.folder / "flags.txt"
         self.metrics = self.folder / "metrics.csv"
-        self.best = self.folder / "best.keras"
-        self.final = self.folder / "final.keras"
+        self.best, self.final = (self.folder / name for name in RUN_MODELS)
         self.saved_model = self.folder / "saved_model"
         self.periods = self.folder / "periods"
         self.ensemble = self.folder / "ensemble.keras"
@@ -72,7 +80,7 @@ class Workdir:
         try:
             return from_json(TrainConfig, self.config.read_text(), framework)
         except OSError as error:
-            raise InputError(f"Cannot read '{self.config}': {error.strerror}.") from error
+            raise InputError(f"Cannot read '{self.config}': {first_line(error)}.") from error
         except ValueError as error:
             raise InputError(f"'{self.config}' is not the config of a run: {error}") from error
 
@@ -91,7 +99,7 @@ class Workdir:
             return {}, None
         if not isinstance(found, dict) or not found.keys() >= RUN_KEYS:
             return {}, None
-        kinds = {name: field_type(TrainConfig, name) for name in RECORDED}
+        kinds = {name: field_type(TrainConfig, name) for name in FROM_RUN}
         settings = {
             name: found[name]
             for name, kind in kinds.items()
@@ -109,7 +117,7 @@ class Workdir:
         if not self.folder.is_dir():
             raise InputError(f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
-            if any(not path.name.startswith((TEMPORARY, LOCK_PREFIX)) for path in self.folder.iterdir()):
+            if any(not path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()):
                 raise InputError(
                     f"The folder '{self.folder}' contains files that are not of a training run. "
                     "Use another --workdir."
@@ -125,16 +133,20 @@ class Workdir:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """A context in which no other process trains here; removes what a killed one left."""
-        with locked(self.folder):
-            sweep(self.folder, self.backup.parent, self.periods)
+        with held(self.folder, self.backup.parent.name, self.periods.name):
             yield
+
+    def remove_backup(self) -> None:
+        """Removes what a finished run does not need any more, and nothing else that lies beside it."""
+        with contextlib.suppress(OSError):
+            remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
 
     def remove_leftovers(self) -> None:
         """Removes what a finished run could not remove; leaves a folder that nobody may write to as it is."""
-        if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK_PREFIX}*")):
+        if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK}*")):
             return
         with contextlib.suppress(OSError, InputError), self.held():
-            shutil.rmtree(self.backup.parent, ignore_errors=True)
+            self.remove_backup()
             for path in self.folder.glob(lock_name("*")):
                 with locked(self.folder, path.name):
                     pass  # who holds a lock removes its file at the end
@@ -159,43 +171,6 @@ def default_workdir(config: TrainConfig) -> str:
     return "runs/" + "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts)
 
 
-def find_model(path) -> pathlib.Path:
-    """The file or folder that `--model=` means: for a workdir, its best model; for `zoo:NAME`, its file."""
-    if in_zoo(path):
-        return zoo.model_file(str(path).removeprefix(zoo.PREFIX))
-    path = pathlib.Path(path)
-    if not path.exists():
-        siblings = _visible(path.parent)
-        raise InputError(
-            f"There is no model at '{path}'.{did_you_mean(str(path), siblings)} Expected a .keras file, a "
-            f"SavedModel folder or the folder of a run{', or module:function' if ':' in str(path) else ''}."
-        )
-    if (path / "config.json").exists() and not (path / "saved_model.pb").exists():
-        run = Workdir(path)
-        for candidate in (run.best, run.final):
-            if candidate.exists():
-                return candidate
-        raise InputError(f"The run in '{path}' has no model yet. Wait for the end of its first epoch.")
-    return path
-
-
-def _visible(folder: pathlib.Path) -> list[str]:
-    """What a user sees in a folder; nothing if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return [str(path) for path in folder.iterdir() if not path.name.startswith(".")]
-    return []
-
-
-def is_imported(name) -> bool:
-    """Whether `--model=` means `module:function`; a file of that name and the zoo come first."""
-    return is_import_path(str(name)) and not pathlib.Path(name).exists() and not in_zoo(name)
-
-
-def in_zoo(name) -> bool:
-    """Whether `--model=` means a model of the zoo, as `zoo:NAME`."""
-    return str(name).startswith(zoo.PREFIX)
-
-
 def recorded_settings(model, run: Workdir | None) -> tuple[dict, str | None]:
     """What is known about the training of a model: from its card in the zoo, or from its run.
 
@@ -208,7 +183,7 @@ def recorded_settings(model, run: Workdir | None) -> tuple[dict, str | None]:
     """
     if in_zoo(model):
         card = zoo.card(str(model).removeprefix(zoo.PREFIX))
-        return {name: card[name] for name in RECORDED if name in card}, None
+        return {name: card[name] for name in FROM_RUN if name in card}, None
     return ({}, None) if run is None else run.recorded_settings()
 
 
@@ -227,7 +202,7 @@ def run_of(path) -> Workdir | None:
     """The training run that a model belongs to, or `None`."""
     path = pathlib.Path(path)
     for folder in (path, path.parent):
-        if folder.is_dir() and (folder / "config.json").exists():
+        if folder.is_dir() and (folder / RUN_CONFIG).exists():
             return Workdir(folder)
     return None
 

@@ -1,14 +1,14 @@
-"""Reports: what an evaluation found, as pages for readers. Nothing here needs TensorFlow.
+"""Reports: what an evaluation found, as pages for readers. Nothing here needs TensorFlow;
+`athe_tf.drawing` has what the pages are made of.
 
 | file | content |
 |---|---|
-| `reading.py`, `json_files.py`, `schemas/` | reads a saved evaluation, and checks it against the schemas |
-| `evaluation_page.py`, `sections/`, `page.py` | the page of one evaluation and its sections |
-| `comparison.py`, `comparability.py`, `comparison_page.py` | several evaluations side by side |
+| `reading.py`, `schemas/` | a saved evaluation with its training run; the published schemas |
+| `evaluation_page.py`, `sections/` | the page of one evaluation and its sections |
+| `comparison.py`, `comparison_page.py` | several evaluations side by side |
 | `model_card.py`, `robustbench.py` | the files that go with a model |
 | `writing.py` | writes all of these to disk |
-| `accessors.py`, `format.py` | reads parts of an evaluation; numbers as text |
-| `plot.py`, `charts.py`, `png.py`, `markup.py`, `style.css` | drawings and HTML |
+| `format.py` | numbers as text |
 """
 
 import lazy_loader

@@ -1,7 +1,6 @@
 from .comparison import Comparison, compare
 from .evaluation_page import render
-from .json_files import schema
-from .reading import SavedEvaluation, read_evaluation
+from .reading import SavedEvaluation, read_evaluation, schema
 from .writing import write, write_comparison
 
 __all__ = [

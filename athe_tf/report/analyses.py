@@ -3,8 +3,8 @@
 import dataclasses
 import pathlib
 
-from athe_tf.report.json_files import read_json
-from athe_tf.report.png import SIGNATURE
+from athe_tf.drawing.png import SIGNATURE
+from athe_tf.results.json_files import read_json
 from athe_tf.utils.errors import InputError, check
 
 #: The folder of analyses inside an evaluation, or beside it.

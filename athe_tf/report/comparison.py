@@ -5,15 +5,22 @@ import json
 import statistics
 from collections.abc import Sequence
 
-from athe_tf.report.accessors import label as attack_label
-from athe_tf.report.accessors import ran, worst_case
-from athe_tf.report.comparability import comparability
+import numpy as np
+
 from athe_tf.report.format import NOTHING, points, value_text
 from athe_tf.report.reading import SavedEvaluation
+from athe_tf.results.result import Result
 from athe_tf.utils.errors import check
-from athe_tf.utils.printable import one_line
+from athe_tf.utils.streams import one_line
 
 CLEAN, WORST, CORRUPTIONS = "clean", "worst case", "mCA"
+#: What must agree between evaluations that are compared, in words.
+MEASURED_BY = {
+    "dataset": "data",
+    "epsilon_text": "epsilons",
+    "norm": "norms",
+    "examples": "numbers of images",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Row:
 
     def cell(self, column: str) -> Cell | None:
         """The accuracy in a column, or `None` unless every seed has it."""
-        found = [entries(one.data).get(column) for one in self.evaluations]
+        found = [entries(one.result).get(column) for one in self.evaluations]
         known = [entry for entry in found if entry is not None]
         if len(known) < len(found):
             return None
@@ -129,27 +136,27 @@ def compare(evaluations: Sequence[SavedEvaluation]) -> Comparison:
     groups, warnings = group_seeds(evaluations)
     labels = name_rows([group[0] for group in groups])
     rows = tuple(Row(label, tuple(group)) for label, group in zip(labels, groups, strict=True))
-    named = [(row.label, one.data) for row in rows for one in row.evaluations]
+    named = [(row.label, one.result) for row in rows for one in row.evaluations]
     notes = [f"{one.folder}: {note}" for one in evaluations for note in one.notes]
     return Comparison(columns(evaluations), rows, tuple(warnings + notes + comparability(named)))
 
 
-def entries(data: dict) -> dict[str, tuple[float, Sequence[float] | None]]:
+def entries(result: Result) -> dict[str, tuple[float, Sequence[float] | None]]:
     """From the columns of the table to `(accuracy, interval)`."""
-    found = {CLEAN: (data["clean_accuracy"], data["clean_interval"])}
-    for attack in ran(data):
-        found[attack_label(attack, data)] = (attack["accuracy"], attack["interval"])
-    share, interval = worst_case(data)
-    if share is not None:
-        found[WORST] = (share, interval)
-    if "mca" in data.get("corruptions", {}):
-        found[CORRUPTIONS] = (data["corruptions"]["mca"], None)
+    found: dict[str, tuple[float, Sequence[float] | None]] = {
+        CLEAN: (result.clean_accuracy, result.clean_interval)
+    }
+    found |= {result.label(attack): (attack.accuracy, attack.interval) for attack in result.ran}
+    if result.worst_case_accuracy is not None:
+        found[WORST] = (result.worst_case_accuracy, result.worst_case_interval)
+    if result.corruptions and "mca" in result.corruptions:
+        found[CORRUPTIONS] = (result.corruptions["mca"], None)
     return found
 
 
 def columns(evaluations: Sequence[SavedEvaluation]) -> tuple[str, ...]:
     """Clean, all attacks in order of appearance, the worst case, corruptions."""
-    seen = dict.fromkeys(column for one in evaluations for column in entries(one.data))
+    seen = dict.fromkeys(column for one in evaluations for column in entries(one.result))
     last = [column for column in (WORST, CORRUPTIONS) if column in seen]
     return (*(column for column in seen if column not in last), *last)
 
@@ -180,8 +187,8 @@ def _identity(one: SavedEvaluation) -> str | None:
     if one.config is None:
         return None
     settings = {name: value for name, value in one.config.items() if name != "seed"}
-    measured = [one.data[key] for key in ("dataset", "examples", "epsilon", "norm")]
-    attacks = [[each["name"], each.get("epsilon"), each.get("settings")] for each in one.data["attacks"]]
+    measured = [getattr(one.result, key) for key in MEASURED_BY]
+    attacks = [[each.name, each.epsilon, each.settings] for each in one.result.attacks]
     return json.dumps([settings, measured, attacks], sort_keys=True, default=str)
 
 
@@ -201,7 +208,7 @@ def name_rows(firsts: Sequence[SavedEvaluation]) -> list[str]:
 
 def _short_name(one: SavedEvaluation) -> str:
     if one.config is None:
-        return one.data["model"]
+        return one.result.model
     head = one.config["head"]
     return one.config["framework"] if head == "linear" else f"{one.config['framework']} + {head}"
 
@@ -211,3 +218,52 @@ def varying_settings(evaluations: Sequence[SavedEvaluation]) -> list[str]:
     configs = [one.config for one in evaluations if one.config is not None]
     names = dict.fromkeys(name for config in configs for name in config if name != "seed")
     return [name for name in names if any(one.get(name) != configs[0].get(name) for one in configs)]
+
+
+def comparability(named: Sequence[tuple[str, Result]]) -> list[str]:
+    """Warnings about `(row, evaluation)` pairs that were not measured in the same way."""
+    warnings = []
+    for key, noun in MEASURED_BY.items():
+        described = [(row, value_text(getattr(result, key))) for row, result in named]
+        warnings += _if_different(described, f"different {noun}")
+    if not warnings:
+        warnings += _other_images(named)
+    counted = [(row, ", ".join(sorted(result.label(one) for one in result.counted))) for row, result in named]
+    warnings += _if_different(counted, "worst cases over different attacks")
+    return warnings + _attack_settings(named)
+
+
+def _if_different(described: Sequence[tuple[str, str]], what: str) -> list[str]:
+    """A warning if the descriptions of rows differ."""
+    found: dict[str, dict[str, None]] = {}
+    for row, value in described:
+        found.setdefault(value, {})[row] = None
+    if len(found) < 2:
+        return []
+    parts = [f"{value or 'none'} ({', '.join(rows)})" for value, rows in found.items()]
+    return [f"Not comparable, {what}: {'; '.join(parts)}."]
+
+
+def _other_images(named: Sequence[tuple[str, Result]]) -> list[str]:
+    """The same number of images of the same data, but in another order or from another part."""
+    labels = [result.labels for _, result in named if result.labels is not None]
+    if all(np.array_equal(one, labels[0]) for one in labels):
+        return []
+    return ["Not comparable, different images: the labels of the evaluations differ."]
+
+
+def _attack_settings(named: Sequence[tuple[str, Result]]) -> list[str]:
+    """Attacks of the same name that were run with different settings."""
+    found: dict[str, list[dict]] = {}
+    for _, result in named:
+        for attack in result.ran:
+            found.setdefault(result.label(attack), []).append(attack.settings)
+    warnings = []
+    for name, several in found.items():
+        # Different epsilons are named above already.
+        keys = dict.fromkeys(key for one in several for key in one if key not in ("epsilon", "norm"))
+        differing = [key for key in keys if any(one.get(key) != several[0].get(key) for one in several)]
+        listed = ", ".join(differing)
+        if differing:
+            warnings.append(f"Not comparable, {name} was run with different settings: {listed}.")
+    return warnings

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from athe_tf.report.charts import Bar, bar_chart, figure, line_chart
+from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
+from athe_tf.drawing.markup import Markup, join, table, tag
+from athe_tf.drawing.page import Section, alert, page, paragraph, side_by_side
+from athe_tf.drawing.plot import share_axis
 from athe_tf.report.comparison import CLEAN, WORST, Cell, Comparison, Row, origin, varying_settings
 from athe_tf.report.format import NOTHING, interval_text, plural, points, value_text
-from athe_tf.report.markup import Markup, join, table, tag
-from athe_tf.report.page import alert, page
-from athe_tf.report.plot import share_axis
 from athe_tf.report.sections.curve import epsilon_axis, worst_case
-from athe_tf.report.sections.section import Section, paragraph, side_by_side
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -99,11 +98,11 @@ def _shown_bounds(cell: Cell) -> Sequence[float] | None:
 
 def curves(comparison: Comparison) -> Section | None:
     """Accuracy over epsilon of all models that have such a curve; for several seeds, that of the first."""
-    found = [(row, row.evaluations[0].data) for row in comparison.rows]
+    found = [(row, row.evaluations[0].result) for row in comparison.rows]
     drawn = [
-        (row.label, sorted(data["curve"], key=lambda point: point["epsilon"]), data["norm"])
-        for row, data in found
-        if len(data.get("curve", ())) > 1
+        (row.label, sorted(result.curve, key=lambda point: point["epsilon"]), result.norm)
+        for row, result in found
+        if len(result.curve) > 1
     ]
     norms = {norm for _, _, norm in drawn}
     if len(drawn) < 2 or len(norms) > 1:
@@ -120,9 +119,9 @@ def curves(comparison: Comparison) -> Section | None:
 def corruptions(comparison: Comparison) -> Section | None:
     """Accuracy by group of corruptions, averaged over seeds."""
     measured = [
-        (row.label, [one.data["corruptions"].get("groups", {}) for one in row.evaluations])
+        (row.label, [found.get("groups", {}) for found in several if found])
         for row in comparison.rows
-        if all("corruptions" in one.data for one in row.evaluations)
+        if all(several := [one.result.corruptions for one in row.evaluations])
     ]
     names = list(dict.fromkeys(name for _, several in measured for groups in several for name in groups))
     if not names:
@@ -156,10 +155,10 @@ def sources(comparison: Comparison) -> Section:
     """The source of every row, and how it was measured."""
     rows = []
     for row in comparison.rows:
-        data = row.evaluations[0].data
-        measured = [data["dataset"], f"{data['norm']}, epsilon {data['epsilon']}"]
+        result = row.evaluations[0].result
+        measured = [result.dataset, f"{result.norm}, epsilon {result.epsilon_text}"]
         unbroken = [text.replace(" ", "\N{NO-BREAK SPACE}") for text in measured]
         folders = join(tag("div", text) for text in origin(row))
-        rows.append([row.label, *unbroken, value_text(data["examples"]), folders])
+        rows.append([row.label, *unbroken, value_text(result.examples), folders])
     head = ("", "data", "threat model", "images", "evaluations")
     return Section("Sources", "sources", table(head, rows, caption="Sources of the rows", numeric_from=5))

@@ -1,12 +1,12 @@
 """The report of one evaluation as a page."""
 
-from athe_tf.report.accessors import counts, ran, threat_line, worst_case
-from athe_tf.report.format import duration, interval_text, percent, sentence
-from athe_tf.report.markup import Markup, tag
-from athe_tf.report.page import alert, key_figures, page
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import alert, key_figures, page
+from athe_tf.report.format import duration, interval_text, percent, sentence, threat_line
 from athe_tf.report.reading import SavedEvaluation, as_saved
 from athe_tf.report.sections import sections_of
-from athe_tf.report.sections.sanity import failed, tally
+from athe_tf.report.sections.sanity import tally
+from athe_tf.results.result import Result
 
 
 def render(evaluation, examples: dict | None = None) -> str:
@@ -23,35 +23,39 @@ def render(evaluation, examples: dict | None = None) -> str:
         examples: Arrays of adversarial examples, as in `examples.npz`. Defaults to those of the evaluation.
     """
     saved = as_saved(evaluation, examples)
-    title = f"{saved.data['model']} on {saved.data['dataset']}"
+    title = f"{saved.result.model} on {saved.result.dataset}"
     return page(title, opening(saved), sections_of(saved))
 
 
 def opening(evaluation: SavedEvaluation) -> list[Markup]:
     """The verdict first, then reasons to doubt it, then the numbers."""
-    data = evaluation.data
-    broken = [f"{sentence(check['name'])}: {check['detail']}" for check in failed(data)]
+    result = evaluation.result
+    broken = [
+        f"{sentence(check['name'])}: {check['detail']}"
+        for check in result.checks
+        if check["status"] == "failed"
+    ]
     return [
-        tag("p", threat_line(data), class_="threat"),
-        tag("p", data["verdict"], class_="verdict"),
+        tag("p", threat_line(result), class_="threat"),
+        tag("p", result.verdict, class_="verdict"),
         alert("Failed sanity checks", broken, "#sanity"),
-        alert("Warnings", [*evaluation.notes, *data["warnings"]]),
-        key_figures(headline(data)),
+        alert("Warnings", [*evaluation.notes, *result.warnings]),
+        key_figures(headline(result)),
     ]
 
 
-def headline(data: dict) -> list[tuple[str, str, str]]:
+def headline(result: Result) -> list[tuple[str, str, str]]:
     """The numbers at the top."""
-    attacks, (share, interval) = ran(data), worst_case(data)
-    seconds = sum(attack["seconds"] for attack in attacks)
+    seconds = sum(attack.seconds for attack in result.ran)
+    share, interval = result.worst_case_accuracy, result.worst_case_interval
     figures = [
-        (percent(data["clean_accuracy"]), "clean", _bounds(data["clean_interval"])),
+        (percent(result.clean_accuracy), "clean", _bounds(result.clean_interval)),
         (percent(share), "worst case", _bounds(interval) if share is not None else "no attack counts"),
-        (str(sum(map(counts, attacks))), "attacks in the worst case", f"{duration(seconds)} in total"),
+        (str(len(result.counted)), "attacks in the worst case", f"{duration(seconds)} in total"),
     ]
-    if data.get("checks"):
-        passed = sum(check["status"] == "passed" for check in data["checks"])
-        figures.append((f"{passed} of {len(data['checks'])}", "sanity checks passed", tally(data["checks"])))
+    if result.checks:
+        passed = sum(check["status"] == "passed" for check in result.checks)
+        figures.append((f"{passed} of {len(result.checks)}", "sanity checks passed", tally(result.checks)))
     return figures
 
 

@@ -3,26 +3,14 @@
 import math
 from typing import Any
 
-from athe_tf.utils.number_format import format_duration, format_number
-
-# Shown for a missing number: an en dash.
-NOTHING = "\N{EN DASH}"
-
-
-def percent(share: float | None, digits: int = 2) -> str:
-    """A share of 1 as a percentage.
-
-    Example:
-
-    >>> percent(0.5125), percent(None)
-    ('51.25 %', '\u2013')
-    """
-    return NOTHING if _absent(share) else f"{100 * share:.{digits}f} %"  # type: ignore[operator]
+from athe_tf.results.result import Result
+from athe_tf.utils.number_format import NOTHING, format_duration, format_number, is_absent
+from athe_tf.utils.number_format import percent as percent
 
 
 def points(share: float | None, digits: int = 2) -> str:
     """A share of 1 as a percentage without its sign, for tables whose heading has it."""
-    return NOTHING if _absent(share) else f"{100 * share:.{digits}f}"  # type: ignore[operator]
+    return NOTHING if is_absent(share) else f"{100 * share:.{digits}f}"  # type: ignore[operator]
 
 
 def interval_text(interval) -> str:
@@ -43,12 +31,12 @@ def duration(seconds: float | None) -> str:
 
 def count(number: float | None) -> str:
     """A whole number with thousands separators."""
-    return NOTHING if _absent(number) else f"{number:,.0f}"
+    return NOTHING if is_absent(number) else f"{number:,.0f}"
 
 
 def decimal(number: float | None) -> str:
     """A number with four significant digits."""
-    return NOTHING if _absent(number) else f"{number:.4g}"
+    return NOTHING if is_absent(number) else f"{number:.4g}"
 
 
 def value_text(value: Any) -> str:
@@ -88,5 +76,9 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def _absent(number: float | None) -> bool:
-    return number is None or not math.isfinite(number)
+def threat_line(result: Result) -> str:
+    """The threat model in one line, such as `linf, epsilon 8/255 · 1,000 images`."""
+    parts = [f"{result.norm}, epsilon {result.epsilon_text}", plural(result.examples, "image")]
+    if result.protocol is not None:
+        parts.append(f"protocol {result.protocol}")
+    return " · ".join(parts)

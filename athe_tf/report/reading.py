@@ -3,38 +3,46 @@
 import contextlib
 import csv
 import dataclasses
+import functools
+import importlib.resources
+import json
 import math
-import os
 import pathlib
-import zipfile
 from typing import Any
 
 import numpy as np
 
-from athe_tf.evaluation.example_arrays import SHOWN
 from athe_tf.report.analyses import SavedAnalysis, find_analyses, read_analyses
-from athe_tf.report.json_files import check_finite, check_schema, check_version, read_json, schema
+from athe_tf.results.file_format import AGAIN, FORMAT, evaluation_schema
+from athe_tf.results.json_files import check_finite, check_schema, check_version, read_json
+from athe_tf.results.pictures import check_examples
+from athe_tf.results.result import Result, find_evaluation
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 
-EVALUATION = "evaluation.json"
 CONFIG = "config.json"
-EXAMPLES = "examples.npz"
-#: The version of `evaluation.json` and of a run's `config.json` that this library writes.
-FORMAT = 2
-# What the arrays of `examples.npz` contain: kinds of NumPy, and the least and the largest value.
-IMAGE_ARRAYS = ("clean", "adversarial")
-EXAMPLE_VALUES = {
-    "clean": ("f", 0, 1),
-    "adversarial": ("f", 0, 1),
-    "attack": ("U", None, None),
-    "norm": ("f", 0, 1e6),
-}
-MOST_CLASSES = 10**9
-MOST_BYTES = 2**30
+#: The version of a run's `config.json` that this library writes.
+CONFIG_FORMAT = 2
 # Numbers of `metrics.csv` that are larger are taken as infinite: no axis can show them.
 LARGEST = 1e30
-AGAIN = "Run the evaluation again."
+
+
+@functools.cache
+def schema(name: str) -> dict:
+    """The JSON Schema (draft 2020-12) of `evaluation.json` or of a run's `config.json`.
+
+    Example:
+
+    >>> schema("evaluation")["properties"]["format"]["const"]
+    3
+
+    Args:
+        name: `"evaluation"` or `"config"`.
+    """
+    if name == "evaluation":
+        return evaluation_schema()
+    files = importlib.resources.files("athe_tf.report")
+    return json.loads(files.joinpath("schemas", f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +52,10 @@ class SavedEvaluation:
     Example:
 
     >>> evaluation = athe_tf.report.read_evaluation("runs/demo")
-    >>> evaluation.data["worst_case_accuracy"]
+    >>> evaluation.result.worst_case_accuracy
 
     Attributes:
-        data: The content of `evaluation.json`.
-        examples: The arrays of `examples.npz`, or `None`.
+        result: What `evaluation.json` and `examples.npz` say.
         training: The rows of the run's `metrics.csv`, one per epoch; empty without a run.
         best_epoch: The epoch of the run's best model, or `None`.
         config: The settings of the run that determine its result, or `None` without a run.
@@ -57,14 +64,23 @@ class SavedEvaluation:
         analyses: Analyses of the model, with their pictures.
     """
 
-    data: dict
-    examples: dict[str, np.ndarray] | None = None
+    result: Result
     training: list[dict[str, float]] = dataclasses.field(default_factory=list)
     best_epoch: int | None = None
     config: dict[str, Any] | None = None
     folder: pathlib.Path | None = None
     notes: tuple[str, ...] = ()
     analyses: tuple[SavedAnalysis, ...] = ()
+
+    @property
+    def data(self) -> dict:
+        """The content of `evaluation.json`."""
+        return self.result.to_dict(self.folder)
+
+    @property
+    def examples(self) -> dict[str, np.ndarray] | None:
+        """The arrays of `examples.npz`, or `None`."""
+        return self.result.pictures
 
 
 def as_saved(source, examples=None, folder=None) -> SavedEvaluation:
@@ -79,14 +95,16 @@ def as_saved(source, examples=None, folder=None) -> SavedEvaluation:
     if isinstance(source, SavedEvaluation):
         return source
     folder = None if folder is None else pathlib.Path(folder)
-    if hasattr(source, "to_dict"):
-        examples = source.pictures if examples is None else examples
-        return _joined(source.to_dict(folder), examples, folder)
-    if isinstance(source, dict):
+    if isinstance(source, Result):
+        result = source.as_saved(folder)
+    elif isinstance(source, dict):
         check_examples(examples or {}, "These arrays")
         check_finite(source, "This dictionary")
-        return _joined(source, examples, folder, check_evaluation(source, "This dictionary"))
-    return read_evaluation(source)
+        result = Result.from_dict(source)
+    else:
+        return read_evaluation(source)
+    result.pictures = result.pictures if examples is None else examples
+    return _joined(result, folder)
 
 
 def read_evaluation(path) -> SavedEvaluation:
@@ -100,118 +118,7 @@ def read_evaluation(path) -> SavedEvaluation:
         path: The folder.
     """
     folder = find_evaluation(path)
-    data = read_json(folder / EVALUATION, AGAIN)
-    notes = check_evaluation(data, f"'{folder / EVALUATION}'")
-    return _joined(data, read_examples(folder), folder, notes)
-
-
-def check_evaluation(data: Any, place: str) -> tuple[str, ...]:
-    """Raises `InputError` unless data are an evaluation; returns what a reader should know about them."""
-    version = check_version(data, place, FORMAT, f"Or else: {AGAIN}")
-    try:
-        # Format 1 is the same without a number.
-        check_schema({**data, "format": FORMAT} if isinstance(data, dict) else data, "evaluation")
-        check_lengths(data)
-    except InputError as error:
-        older = f" It has format {version}." if isinstance(data, dict) and version < FORMAT else ""
-        raise InputError(f"{place} is not a valid evaluation: {error}.{older} {AGAIN}") from None
-    if version == FORMAT:
-        return ()
-    return (
-        f"This evaluation has format {version}, written by an older version of athe_tf that knew less. "
-        f"{AGAIN[:-1]} to get format {FORMAT}.",
-    )
-
-
-def check_lengths(data: dict) -> None:
-    """Raises `InputError` unless lists that belong together have one length; JSON Schema cannot say it."""
-    for place, lengths in _parallel(data):
-        message = f"at '{place}': expected lists of one length, received lists of {lengths} items"
-        check(len(set(lengths)) == 1, message)
-
-
-def _parallel(data: dict):
-    """`(place, lengths)` of all lists that are read side by side."""
-    if "per_class" in data:
-        yield "per_class", [len(data["per_class"][key]) for key in ("clean", "worst_case", "count")]
-    angles = data.get("angles", {})
-    for place, part in (("angles", angles), ("angles.adversarial", angles.get("adversarial"))):
-        if part:
-            yield place, [len(angles["edges"]) - 1, len(part["true"]), len(part["nearest_wrong"])]
-    if "corruptions" in data:
-        part = data["corruptions"]
-        yield "corruptions", [len(part["severities"]), *map(len, part["accuracy"].values())]
-    if "transfer" in data:
-        part = data["transfer"]
-        yield "transfer.accuracy", [len(part["sources"]), len(part["accuracy"])]
-        yield "transfer.accuracy", [len(part["targets"]), *map(len, part["accuracy"])]
-
-
-def find_evaluation(path) -> pathlib.Path:
-    """The folder of `evaluation.json`: the given one, or the only one inside it."""
-    folder = pathlib.Path(path)
-    if folder.name == EVALUATION and folder.is_file():
-        return folder.parent
-    check(folder.exists(), f"There is no folder '{folder}'. Expected a folder that contains {EVALUATION}.")
-    check(folder.is_dir(), f"Expected a folder with {EVALUATION}. Received a file: '{folder}'.")
-    if (folder / EVALUATION).is_file():
-        return folder
-    inside = sorted(file.parent for file in folder.glob(f"*/{EVALUATION}"))
-    check(len(inside) > 0, f"There is no {EVALUATION} in '{folder}'. Save the result of an evaluation there.")
-    found = ", ".join(map(str, inside))
-    check(len(inside) == 1, f"There are several evaluations in '{folder}': {found}. Name one of them.")
-    return inside[0]
-
-
-def read_examples(folder: pathlib.Path) -> dict[str, np.ndarray] | None:
-    """The adversarial examples of `examples.npz`, or `None` if there is no such file."""
-    path = folder / EXAMPLES
-    if not os.path.lexists(path):
-        return None
-    check(path.is_file(), f"'{path}' is not a file. Expected an archive of images. Remove it.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > MOST_BYTES:
-            raise ValueError(f"it has {size:,} bytes of images, more than {MOST_BYTES:,}")
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: np.asarray(stored[name]) for name in stored.files}
-    except Exception as error:  # zip, its compressions and the format of arrays have errors of their own
-        reason = str(error) or type(error).__name__
-        raise InputError(f"'{path}' is not an archive of images: {reason}. Remove it.") from error
-    check_examples(arrays, f"'{path}'")
-    return arrays
-
-
-def check_examples(arrays: dict[str, np.ndarray], place: str) -> None:
-    """Raises `InputError` unless arrays are adversarial examples, or none."""
-    if not arrays:
-        return
-    found = {name: np.asarray(arrays[name]) for name in SHOWN if name in arrays}
-    shapes = {name: found[name].shape if name in found else "missing" for name in SHOWN}
-    count, image = len(np.atleast_1d(found.get("clean", ()))), np.shape(found.get("clean", ()))
-    expected = {name: image if name in IMAGE_ARRAYS else (count,) for name in SHOWN}
-    check(
-        shapes == expected and len(image) == 4 and all(image[1:]),
-        f"{place} are not adversarial examples. Expected arrays of one length, with `clean` and "
-        f"`adversarial` of one shape [N, H, W, C]. Received: {shapes}. Remove them.",
-    )
-    for name, array in found.items():
-        kinds, least, most = EXAMPLE_VALUES.get(name, ("iu", 0, MOST_CLASSES))
-        fits = array.dtype.kind in kinds
-        fits = fits and (kinds == "U" or bool(((array >= least) & (array <= most)).all()))  # not for NaN
-        expectation = "texts" if kinds == "U" else f"numbers from {least} to {most}"
-        check(
-            fits,
-            f"{place} are not adversarial examples. Expected {expectation} in `{name}`. Received: "
-            f"{array.dtype}, {_range(array)}. Remove them.",
-        )
-
-
-def _range(array: np.ndarray) -> str:
-    if array.dtype.kind not in "fiu" or not array.size:
-        return f"shape {array.shape}"
-    return f"from {array.min():g} to {array.max():g}"
+    return _joined(Result.load(folder), folder)
 
 
 def with_analyses(evaluation: SavedEvaluation, folder) -> SavedEvaluation:
@@ -231,44 +138,45 @@ def with_analyses(evaluation: SavedEvaluation, folder) -> SavedEvaluation:
     return dataclasses.replace(evaluation, analyses=tuple(analyses), notes=(*evaluation.notes, *notes))
 
 
-def _joined(data: dict, examples, folder: pathlib.Path | None, notes=()) -> SavedEvaluation:
+def _joined(result: Result, folder: pathlib.Path | None) -> SavedEvaluation:
     """Joins an evaluation with what is beside it: its training run, and analyses."""
-    evaluation = _with_run(data, examples, folder, notes)
+    notes = []
+    if result.format < 2:
+        notes.append(
+            f"This evaluation has format {result.format}, written by an older version of athe_tf that knew "
+            f"less. {AGAIN[:-1]} to get format {FORMAT}."
+        )
+    parts: dict[str, Any] = {}
+    if result.run is not None:
+        run = pathlib.Path(folder or ".") / result.run
+        problem = problem_with_run(result, run)
+        if problem is None:
+            parts = {
+                "training": read_metrics(run),
+                "best_epoch": read_best_epoch(run),
+                "config": read_config(run),
+            }
+        else:
+            notes.append(f"The training run '{result.run}' is left out: {problem}.")
     place = None if folder is None else find_analyses(folder)
-    if place is None:
-        return evaluation
-    analyses, remarks = read_analyses(place)
-    return dataclasses.replace(evaluation, analyses=tuple(analyses), notes=(*evaluation.notes, *remarks))
+    analyses, remarks = ([], []) if place is None else read_analyses(place)
+    return SavedEvaluation(result, folder=folder, notes=(*notes, *remarks), analyses=tuple(analyses), **parts)
 
 
-def _with_run(data: dict, examples, folder: pathlib.Path | None, notes=()) -> SavedEvaluation:
-    """Joins an evaluation with what its training run left behind."""
-    if "run" not in data:
-        return SavedEvaluation(data, examples, folder=folder, notes=notes)
-    run = pathlib.Path(folder or ".") / data["run"]
-    problem = problem_with_run(data, run)
-    if problem is not None:
-        note = f"The training run '{data['run']}' is left out: {problem}."
-        return SavedEvaluation(data, examples, folder=folder, notes=(*notes, note))
-    return SavedEvaluation(
-        data, examples, read_metrics(run), read_best_epoch(run), read_config(run), folder, notes
-    )
-
-
-def problem_with_run(data: dict, run: pathlib.Path) -> str | None:
+def problem_with_run(result: Result, run: pathlib.Path) -> str | None:
     """Why the files of a training run must not be shown; `None` if the run is the one that was evaluated.
 
     An evaluation may come from somebody else. It names a folder relative to its own, and the digest of the
     `config.json` there: nobody can make a page show a file whose content they do not know.
     """
-    if pathlib.PurePath(data["run"]).is_absolute():
+    if pathlib.PurePath(result.run or "").is_absolute():
         return "it is not named relative to the evaluation"
-    if "run_digest" not in data:
+    if result.run_digest is None:
         return "the evaluation has no digest to recognize it by"
     try:
         if not (run / CONFIG).is_file():
             return f"there is no {CONFIG} in this folder, seen from the evaluation"
-        same = file_digest(run / CONFIG) == data["run_digest"]
+        same = file_digest(run / CONFIG) == result.run_digest
     except (OSError, ValueError) as error:
         return f"it cannot be read ({error})"
     return None if same else f"its {CONFIG} is another one than at the time of the evaluation"
@@ -278,9 +186,9 @@ def read_config(run: pathlib.Path) -> dict[str, Any]:
     """The settings that determine the result of a run: the keys of the schema, and no others."""
     path, remedy = run / CONFIG, "Remove `run` from the evaluation, or train again."
     values = read_json(path, remedy)
-    check_version(values, f"'{path}'", FORMAT, remedy)
+    check_version(values, f"'{path}'", CONFIG_FORMAT, remedy)
     try:
-        check_schema(values, "config")
+        check_schema(values, schema("config"))
     except InputError as error:
         raise InputError(f"'{path}' is not the config of a training run: {error}. {remedy}") from None
     known = [key for key in schema("config")["properties"] if key in values]

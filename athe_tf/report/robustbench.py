@@ -7,8 +7,8 @@ is written again. Everything that RobustBench has no key for is under `athe_tf`.
 
 import re
 
-from athe_tf.report.accessors import at_headline, ran, worst_case
 from athe_tf.report.reading import SavedEvaluation
+from athe_tf.results.result import Result
 
 THREATS = {"linf": "Linf", "l2": "L2"}
 # RobustBench ranks by the standard version of AutoAttack only.
@@ -17,7 +17,7 @@ STANDARD = "autoattack"
 
 def model_info(evaluation: SavedEvaluation) -> dict:
     """The dictionary of the JSON file."""
-    data, config = evaluation.data, evaluation.config
+    result, config = evaluation.result, evaluation.config
     info: dict = {
         "link": None,
         "name": None,
@@ -25,22 +25,22 @@ def model_info(evaluation: SavedEvaluation) -> dict:
         # Unknown for models that were not trained with athe_tf.
         "additional_data": bool(config.get("extra_data")) if config else None,
         "number_forward_passes": 1 if config else None,
-        "dataset": re.sub(r" \(\w+\)$", "", data["dataset"]),
+        "dataset": re.sub(r" \(\w+\)$", "", result.dataset),
         "venue": None,
         "architecture": config["model"] if config else None,
-        "eps": data["epsilon"],
-        "clean_acc": _percent(data["clean_accuracy"]),
-        "reported": _percent(worst_case(data)[0]),
-        "autoattack_acc": autoattack(data),
-        "footnote": f"Measured on {data['examples']} images of {data['dataset']}.",
+        "eps": result.epsilon_text,
+        "clean_acc": _percent(result.clean_accuracy),
+        "reported": _percent(result.worst_case_accuracy),
+        "autoattack_acc": autoattack(result),
+        "footnote": f"Measured on {result.examples} images of {result.dataset}.",
     }
-    corruptions = data.get("corruptions", {})
-    for key, name in (("mca", "corruptions_acc"), ("mce", "corruptions_mce")):
-        if key in corruptions and not corruptions.get("generated"):
-            info[name] = _percent(corruptions[key])
+    measured = result.corruptions
+    if measured and not measured.get("generated"):
+        means = {"corruptions_acc": measured.get("mca"), "corruptions_mce": measured.get("mce")}
+        info |= {name: _percent(mean) for name, mean in means.items() if mean is not None}
     empty = [key for key, value in info.items() if value is None]
-    threat = THREATS.get(data["norm"], data["norm"])
-    return {**info, "athe_tf": {"to_fill_in": empty, "threat": threat, **_extras(data)}}
+    threat = THREATS.get(result.norm, result.norm)
+    return {**info, "athe_tf": {"to_fill_in": empty, "threat": threat, **_extras(result)}}
 
 
 def keep_filled_in(info: dict, before: dict) -> dict:
@@ -60,19 +60,21 @@ def keep_filled_in(info: dict, before: dict) -> dict:
     return {**info, **filled_in}
 
 
-def autoattack(data: dict) -> str | None:
+def autoattack(result: Result) -> str | None:
     """The accuracy under the standard AutoAttack at the epsilon of the evaluation, if it was run."""
-    for attack in ran(data):
-        if attack["name"] == STANDARD and at_headline(attack, data):
-            return _percent(attack["accuracy"])
+    for attack in result.ran:
+        if attack.name == STANDARD and result.at_headline(attack):
+            return _percent(attack.accuracy)
     return None
 
 
-def _extras(data: dict) -> dict:
+def _extras(result: Result) -> dict:
     kept = ("model", "examples", "seed", "protocol", "warnings", "versions", "command")
     of_attacks = ("name", "accuracy", "not_run", "epsilon", "settings")
-    attacks = [{key: attack[key] for key in of_attacks if key in attack} for attack in data["attacks"]]
-    return {**{key: data[key] for key in kept if key in data}, "attacks": attacks}
+    entries = [attack.to_dict() for attack in result.attacks]
+    attacks = [{key: entry[key] for key in of_attacks if key in entry} for entry in entries]
+    found = {key: getattr(result, key) for key in kept}
+    return {**{key: value for key, value in found.items() if value is not None}, "attacks": attacks}
 
 
 def _percent(share: float | None) -> str | None:

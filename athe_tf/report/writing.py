@@ -3,15 +3,15 @@
 import json
 import pathlib
 
+from athe_tf.jobs.ownership import check_ours, signed
 from athe_tf.report.comparison import Comparison, compare
 from athe_tf.report.comparison_page import render_comparison
 from athe_tf.report.evaluation_page import render
 from athe_tf.report.model_card import model_card
 from athe_tf.report.reading import as_saved
 from athe_tf.report.robustbench import keep_filled_in, model_info
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import write_text
-from athe_tf.utils.ownership import check_ours, signed
 
 #: The files that `write` writes next to an `evaluation.json`.
 WRITTEN = ("report.html", "model_card.md", "model_info.json")
@@ -76,5 +76,5 @@ def _write(path: pathlib.Path, text: str) -> pathlib.Path:
         # JSON can hold lone surrogates, which no encoding has.
         write_text(path, text, errors="backslashreplace")
     except OSError as error:
-        raise InputError(f"Cannot write '{path}': {error.strerror}.") from error
+        raise InputError(f"Cannot write '{path}': {first_line(error)}.") from error
     return path

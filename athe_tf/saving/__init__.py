@@ -1,11 +1,13 @@
-"""Files of models: `.keras` files, SavedModels, files for other runtimes, and model cards.
+"""Files of models: `.keras` files and SavedModels, the zoo, and opening whatever a user calls a model.
 
 net = athe_tf.load_model("net.keras")
-athe_tf.export(net, "export")              # a SavedModel with a card
+athe_tf.export(net, "export")                     # a SavedModel with a card
 athe_tf.saving.convert(net, "net.onnx", "onnx")   # or torch, litert, litert_int8
-athe_tf.saving.describe(net)               # the content of the card
+athe_tf.saving.describe(net)                      # the content of the card
+athe_tf.saving.open_model("runs/digits").net      # also zoo:NAME, module:function, ONNX and LiteRT files
 """
 
-import lazy_loader
+from athe_tf.utils.lazy import attach_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_ELSEWHERE = {"convert": "athe_tf.conversion.converted_file", "describe": "athe_tf.models.card"}
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, _ELSEWHERE)

@@ -5,7 +5,7 @@ import zipfile
 
 import keras
 
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.keras_compat import safe_mode
 
 
@@ -43,8 +43,7 @@ def load_model(path: str | pathlib.Path, compile: bool = False) -> keras.Model:
         with safe_mode():
             return keras.models.load_model(path, compile=compile, safe_mode=True)
     except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"The model file '{path}' cannot be read: {first.rstrip('.')}. It may be truncated; copy or "
+            f"The model file '{path}' cannot be read: {first_line(error)}. It may be truncated; copy or "
             "train it again."
         ) from error

@@ -1,20 +1,25 @@
-"""`export`: a classifier as a SavedModel with logits and features, and a model card."""
+"""A classifier as a SavedModel with logits and features, and a model card: `export`, and the way back."""
 
-import json
+import hashlib
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from athe_tf.jobs.locks import lock_name, locked
+from athe_tf.models.card import CARD, describe, read_card, write_card
 from athe_tf.models.features import penultimate
-from athe_tf.saving.card import CARD, describe
-from athe_tf.utils.errors import InputError
-from athe_tf.utils.files import recover_folder, replacing_folder, write_text
-from athe_tf.utils.locks import lock_name, locked
+from athe_tf.models.victim import Victim
+from athe_tf.utils.digests import file_digest
+from athe_tf.utils.errors import InputError, first_line
+from athe_tf.utils.files import recover_folder, replacing_folder
 
 #: What an export contains.
 EXPORTED = {"assets", "fingerprint.pb", "saved_model.pb", "variables", CARD}
+# What identifies one; other things may lie in its folder, such as its evaluation.
+_IDENTIFYING = ("saved_model.pb", CARD, "variables/**/*", "assets/**/*", "assets.extra/**/*")
 
 
 def export(
@@ -50,7 +55,7 @@ def export(
         card = describe(net, margin)
         with replacing_folder(folder) as new:
             _write(net, new)
-            write_text(new / CARD, json.dumps(card, indent=2) + "\n")
+            write_card(new, card)
     return card
 
 
@@ -77,3 +82,59 @@ def _write(net: keras.Model, folder: pathlib.Path) -> None:
     if features is not None:
         archive.add_endpoint("features", lambda x: features(x, training=False), input_signature=[images])
     archive.write_out(str(folder), verbose=False)
+
+
+def saved_model_victim(folder) -> Victim:
+    """A victim from a SavedModel; the card in its folder describes the head.
+
+    A SavedModel is a program: load only those whose origin you trust.
+    """
+    folder = pathlib.Path(folder)
+    if not (folder / "saved_model.pb").exists():
+        raise InputError(f"No SavedModel in '{folder}': expected a file saved_model.pb there.")
+    digest = saved_model_digest(folder)  # now: the files may be replaced later
+    try:
+        loaded = tf.saved_model.load(str(folder))
+    except Exception as error:
+        raise InputError(
+            f"The SavedModel in '{folder}' cannot be read: {first_line(error)}. Is it complete? Export or "
+            "copy it again."
+        ) from error
+    facts = read_card(folder)
+    serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)
+
+    # The functions of a loaded object work only as long as the object lives, so they hold it.
+    def logits(x, owner=loaded):
+        return serve(x)
+
+    return Victim(
+        logits,
+        features=features,
+        scale=facts.get("scale") or 1.0,
+        num_classes=facts.get("num_classes"),
+        name=folder.name,
+        facts=facts,
+        digest=lambda: digest,
+    )
+
+
+def saved_model_digest(folder: pathlib.Path) -> str:
+    """A digest of the files of a SavedModel and of its card."""
+    paths = {path for pattern in _IDENTIFYING for path in folder.glob(pattern) if path.is_file()}
+    names = "\n".join(path.relative_to(folder).as_posix() for path in sorted(paths))
+    return hashlib.sha256(f"{names}\n{file_digest(*sorted(paths))}".encode()).hexdigest()
+
+
+def _endpoint(loaded, folder) -> Callable:
+    serve = getattr(loaded, "serve", None)
+    if serve is not None:
+        return serve
+    signature = loaded.signatures.get("serving_default") if hasattr(loaded, "signatures") else None
+    if signature is None:
+        raise InputError(
+            f"The SavedModel in '{folder}' has neither an endpoint `serve` nor a signature "
+            "`serving_default`. Export it with athe_tf.export or model.export."
+        )
+    argument = next(iter(signature.structured_input_signature[1]))
+    output = next(iter(signature.structured_outputs))
+    return lambda x: signature(**{argument: x})[output]

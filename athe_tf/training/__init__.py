@@ -15,10 +15,10 @@
 | `cure` | `CURE` | clean images, plus the change of the input gradient (Moosavi-Dezfooli et al., 2019) |
 
 The parts: `adversarial_model.py` (the shared training step), `options.py` (names, options and rules, without
-TensorFlow), `crafting.py` (batch normalization while crafting), `optimizers.py` (SGD as PyTorch computes it),
-`schedules.py` (learning rates), `epsilon.py` (the radius of the training attack over time), `averaging.py`
-and `swa.py` (averages of the weights), `awp.py` (gradients at perturbed weights), `linearization.py` (input
-gradients for LLR and CURE). A new framework is one new file and one class in `options.py`.
+TensorFlow), `crafting.py` (attacks that training can use, batch normalization while they run),
+`batch_checks.py` (images and labels), `optimizers.py` (SGD as PyTorch computes it), `schedules.py` (learning
+rates, and the radius of the training attack), `averaging.py` (averages of the weights), `awp.py` (gradients
+at perturbed weights). A new framework is one new file and one class in `options.py`.
 """
 
 import lazy_loader

@@ -1,9 +1,8 @@
 from .adversarial_model import AdversarialModel, Cost, Terms
 from .alp import ALP
-from .averaging import EMA, WeightAverage
+from .averaging import EMA, SWA, WeightAverage
 from .awp import AWP
 from .cure import CURE
-from .epsilon import EpsilonSchedule
 from .fast_at import FastAT
 from .free_at import FreeAT
 from .gradalign import GradAlign, gradalign_weight
@@ -13,9 +12,8 @@ from .n_fgsm import NFGSM
 from .optimizers import TorchSGD
 from .options import FRAMEWORKS, FrameworkOptions, get, options_of
 from .pgd_at import PGDAT
-from .schedules import Cosine, Cyclic, Periodic, Piecewise, make_schedule
+from .schedules import Cosine, Cyclic, EpsilonSchedule, Periodic, Piecewise, make_schedule
 from .standard import Standard
-from .swa import SWA
 from .trades import TRADES
 
 __all__ = [

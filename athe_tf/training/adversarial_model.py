@@ -1,7 +1,7 @@
 """The training step that every framework shares."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import keras
 import tensorflow as tf
@@ -12,17 +12,15 @@ from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, find_head, has_softmax
-from athe_tf.training.averaging import WeightAverage
+from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
 from athe_tf.training.batch_checks import checked_images_and_labels, with_readable_errors
-from athe_tf.training.crafting import check_batch_norm, crafting_mode
-from athe_tf.training.frozen import check_trainable, freeze_like, moving_variables
-from athe_tf.training.named_attacks import NamedAttacks
+from athe_tf.training.crafting import NamedAttacks, TrainingAttack, check_batch_norm, crafting_mode
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
-from athe_tf.training.precision import full_precision
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.options import make_options
+from athe_tf.utils.keras_compat import all_layers
+from athe_tf.utils.options import DerivedSignature, make_options
 from athe_tf.utils.tensorflow_compat import ModelWithStepLogs, repeatable
 
 
@@ -57,9 +55,17 @@ class Cost(NamedTuple):
 class AdversarialModel(ModelWithStepLogs):
     """A classifier inside a training framework.
 
-    One step crafts adversarial examples with `craft`, computes the loss of `training_loss` on clean and
-    adversarial images, and updates the weights of `net`. To add a framework, subclass this and return
-    per-example losses from `training_loss`:
+    A training step has five parts, each a method that a subclass can override:
+
+    | part | method | by default |
+    |---|---|---|
+    | prepare | `prepare` | the batch unchanged |
+    | craft | `craft` | adversarial examples from `attack` |
+    | loss | `training_loss`, inside the tape of `gradients` | none: every framework has its own |
+    | apply | `update_weights` | clips, and updates the weights of `net` and their average |
+    | metrics | `log_step` | loss, clean and robust accuracy |
+
+    To add a framework, subclass this and return per-example losses from `training_loss`:
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class MixedOptions(FrameworkOptions):
@@ -114,6 +120,7 @@ class AdversarialModel(ModelWithStepLogs):
 
     #: The options of the framework, and what it requires of its attack.
     options_class: ClassVar[type[FrameworkOptions]] = FrameworkOptions
+    __signature__ = DerivedSignature("options_class")
     # Made by Keras.
     train_function: Callable | None
     test_function: Callable | None
@@ -127,13 +134,13 @@ class AdversarialModel(ModelWithStepLogs):
         norm: str | None = None,
         margin: float = 0.0,
         margin_form: str | None = None,
-        label_smoothing: float = 0.0,
-        bn_mode: str | None = None,
+        label_smoothing: float = SharedOptions.label_smoothing,
+        bn_mode: str | None = SharedOptions.bn_mode,
         validation_attack: Attack | str | None = None,
         average: WeightAverage | None = None,
         weight_perturbation: AWP | None = None,
         epsilon_schedule: Callable | None = None,
-        clip_norm: float | None = None,
+        clip_norm: float | None = SharedOptions.clip_norm,
         seed: int = 0,
         name: str | None = None,
         **options,
@@ -158,8 +165,8 @@ class AdversarialModel(ModelWithStepLogs):
         self.image_dtype = tf.float64 if _takes_float64(net) else tf.float32
         named = NamedAttacks(epsilon, norm, self.options)
         attack = named.get(attack, "attack")
-        # Any: frameworks use methods of their attack beyond those of `Attack`.
-        self.attack: Any = self.prepared_attack(attack)
+        # A framework, or an option, that needs more than an `Attack` has refused others.
+        self.attack = cast(TrainingAttack, self.prepared_attack(attack))
         self.validation_attack = named.get(validation_attack, "validation_attack") or attack
         named.check_used()
         self.bn_mode = self._checked_bn_mode(bn_mode)
@@ -171,7 +178,7 @@ class AdversarialModel(ModelWithStepLogs):
             weight_perturbation.check_net(net)
         self.weight_perturbation = weight_perturbation
         check(
-            epsilon_schedule is None or hasattr(self.attack, "with_epsilon"),
+            epsilon_schedule is None or isinstance(self.attack, TrainingAttack),
             "An epsilon schedule needs an attack whose epsilon can change, such as athe_tf.attacks.PGD. "
             f"Received: {type(self.attack).__name__}.",
         )
@@ -189,8 +196,6 @@ class AdversarialModel(ModelWithStepLogs):
         mode = mode or next(iter(self.options.bn_modes), "eval")
         check_batch_norm(mode, self.net)
         return mode
-
-    # -- what a framework defines ----------------------------------------------------------------------------
 
     def prepared_attack(self, attack: Attack | None):
         """The attack to craft with, derived from the one that was given; refuses one that cannot be used."""
@@ -221,8 +226,14 @@ class AdversarialModel(ModelWithStepLogs):
         )
         return attack
 
+    def prepare(self, x, y, sample_weight):
+        """The images, labels and weights to train on, made before anything is crafted."""
+        return x, y, sample_weight
+
     def craft(self, x, y):
         """Adversarial examples for this step: the `x_adv` of `training_loss`, by default from `attack`."""
+        if not self.options.crafts:
+            return x
         with crafting_mode(self.bn_mode, self.net, x) as training:
             attack = self.current_attack()
             return attack(self.victim(training), x, y, ids=replicas.positions(x), seed=self.step_seed())
@@ -254,8 +265,6 @@ class AdversarialModel(ModelWithStepLogs):
             backward + times * loss.backward_input,
             times * loss.backward_weights,
         )
-
-    # -- what a framework can use ----------------------------------------------------------------------------
 
     def training_logits(self, x):
         """The logits of `net` in training mode: float32 if the network computes in half precision."""
@@ -366,8 +375,6 @@ class AdversarialModel(ModelWithStepLogs):
         predictions = terms.clean_logits if terms.clean_logits is not None else terms.adversarial_logits
         return self._logs(x, y, predictions, sample_weight, logged)
 
-    # -- Keras ------------------------------------------------------------------------------------------
-
     def compile(self, optimizer="sgd", *, metrics=None, jit_compile=False, **kwargs):
         """As in Keras, without `loss`: the framework has its own.
 
@@ -381,7 +388,11 @@ class AdversarialModel(ModelWithStepLogs):
         return self.net(inputs, training=True) if training else self.shipped(inputs, training=False)
 
     def make_train_function(self, force=False):
-        check_trainable(self.net)
+        check(
+            len(self.net.trainable_variables) > 0,
+            f"The model '{self.net.name}' has no weights to train: all of its layers are frozen. Set "
+            "`trainable = True` for some of them, such as the head.",
+        )
         # Layers may have been frozen, or not any more, since the trainer was made.
         check_batch_norm(self.bn_mode, self.net)
         if self.averaged is not None:
@@ -426,8 +437,8 @@ class AdversarialModel(ModelWithStepLogs):
         return tf.cast(x, self.image_dtype), y, sample_weight
 
     def train_step(self, data):
-        x, y, sample_weight = self.unpack(data)
-        x_adv = self.craft(x, y) if self.options.crafts else x
+        x, y, sample_weight = self.prepare(*self.unpack(data))
+        x_adv = self.craft(x, y)
         terms, loss, gradients = self.gradients(x, x_adv, y, sample_weight)
         self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
@@ -476,6 +487,20 @@ def _checked_head(net: keras.Model) -> Head:
         "net = athe_tf.models.to_logits(net).",
     )
     return head
+
+
+def full_precision(logits):
+    """The same logits; float32 instead of half precision, in which a `Dense` of a mixed policy computes."""
+    return tf.cast(logits, tf.float32) if logits.dtype in (tf.float16, tf.bfloat16) else logits
+
+
+def moving_variables(net: keras.Model) -> list:
+    """The variables that a training step changes without a gradient: moving statistics of layers in training.
+
+    Keras' `non_trainable_variables` also has the weights of frozen layers.
+    """
+    frozen = {id(v) for layer in all_layers(net) if not layer.trainable for v in layer.variables}
+    return [variable for variable in net.non_trainable_variables if id(variable) not in frozen]
 
 
 def _takes_float64(net) -> bool:

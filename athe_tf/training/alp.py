@@ -1,6 +1,5 @@
 """Adversarial logit pairing."""
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.losses import logit_pairing
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.options import ALPOptions
@@ -36,20 +35,6 @@ class ALP(AdversarialModel):
     """
 
     options_class = ALPOptions
-
-    def __init__(
-        self,
-        net,
-        attack: Attack | str | None = None,
-        *,
-        pairing: float = ALPOptions.pairing,
-        pairing_form: str = ALPOptions.pairing_form,
-        clean_weight: float = ALPOptions.clean_weight,
-        **kwargs,
-    ):
-        super().__init__(
-            net, attack, pairing=pairing, pairing_form=pairing_form, clean_weight=clean_weight, **kwargs
-        )
 
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.training_logits(x)

@@ -7,11 +7,8 @@ import keras
 import tensorflow as tf
 
 from athe_tf.utils.graph_checks import checked, readable_errors
-from athe_tf.utils.image_range import DIVIDE, NORMALIZE_INSIDE, RULE
+from athe_tf.utils.images_and_labels import DIVIDE, IMAGE_RULE, NORMALIZE_INSIDE, TOLERANCE
 from athe_tf.utils.label_checks import checked_labels
-
-# Resizing and other arithmetic may leave [0, 1] by a rounding error.
-TOLERANCE = 1e-6
 
 
 def checked_images_and_labels(data, classes: int):
@@ -40,7 +37,7 @@ def checked_images(images):
     low, high = tf.reduce_min(images), tf.reduce_max(images)
     pixels = (low >= 0) & (high <= 255)
     remedy = tf.where(pixels, DIVIDE, NORMALIZE_INSIDE)
-    return checked(images, valid, f"{RULE}min=", low, ", max=", high, ". ", remedy)
+    return checked(images, valid, f"{IMAGE_RULE}min=", low, ", max=", high, ". ", remedy)
 
 
 def with_readable_errors(function: Callable) -> Callable:

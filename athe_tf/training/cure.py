@@ -2,10 +2,9 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import inner_product
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
-from athe_tf.training.linearization import clean_pass, gradient_at
+from athe_tf.training.llr import clean_pass, gradient_at
 from athe_tf.training.options import CUREOptions
 
 
@@ -35,19 +34,6 @@ class CURE(AdversarialModel):
     """
 
     options_class = CUREOptions
-
-    def __init__(
-        self,
-        net,
-        attack: Attack | str | None = None,
-        *,
-        curvature_weight: float = CUREOptions.curvature_weight,
-        curvature_step: float = CUREOptions.curvature_step,
-        **kwargs,
-    ):
-        super().__init__(
-            net, attack, curvature_weight=curvature_weight, curvature_step=curvature_step, **kwargs
-        )
 
     def current_step(self):
         """The paper's h at this step."""

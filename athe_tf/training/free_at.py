@@ -1,8 +1,9 @@
 """Free adversarial training."""
 
+from typing import Any, NamedTuple
+
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import finite_gradient
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.options import FreeATOptions
@@ -52,17 +53,8 @@ class FreeAT(AdversarialModel):
 
     options_class = FreeATOptions
 
-    def __init__(
-        self,
-        net,
-        attack: Attack | str | None = None,
-        *,
-        batch_size: int,
-        replays: int = FreeATOptions.replays,
-        noise_in_box: bool = FreeATOptions.noise_in_box,
-        **kwargs,
-    ):
-        super().__init__(net, attack, replays=replays, noise_in_box=noise_in_box, **kwargs)
+    def __init__(self, net, attack=None, *, batch_size: int, **kwargs):
+        super().__init__(net, attack, **kwargs)
         check(batch_size >= 1, f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
         self.batch_size = batch_size
         self.noise = self.add_weight(
@@ -85,7 +77,7 @@ class FreeAT(AdversarialModel):
         return Cost(*[self.options.replays] * 3)
 
     def train_step(self, data):
-        x, y, sample_weight = self.unpack(data)
+        x, y, sample_weight = self.prepare(*self.unpack(data))
         # Unrolled: replicas cannot synchronize in an optimizer inside tf.while_loop.
         for _ in range(self.options.replays):
             logs = self.replay(x, y, sample_weight)
@@ -93,18 +85,25 @@ class FreeAT(AdversarialModel):
 
     def replay(self, x, y, sample_weight=None) -> dict:
         """One forward and backward pass: one update of the noise and one of the weights."""
+        crafted = self.craft(x, y)
+        terms, loss, gradients, (slope,) = self.backward(
+            x, crafted.images, y, sample_weight, sources=[crafted.images]
+        )
+        slope = slope if self.options.noise_in_box else through_clip(slope, crafted.moved)
+        self._keep_noise(crafted.rows, self.stepped(x, crafted.noise, slope))
+        self.update_weights(gradients)
+        return self.log_step(x, y, terms, loss, sample_weight)
+
+    def craft(self, x, y):
+        """The images with the noise of their positions; no pass."""
         rows = replicas.positions(x)
         noise = tf.gather(self.noise, rows)
         if self.epsilon_schedule is not None:
             # When a new period begins, the noise still has the size of a larger ball.
             noise = self.attack.threat.project_perturbation(noise, self.epsilon())
         moved = x + noise
-        x_adv = moved if self.options.noise_in_box else tf.clip_by_value(moved, 0.0, 1.0)
-        terms, loss, gradients, (slope,) = self.backward(x, x_adv, y, sample_weight, sources=[x_adv])
-        slope = slope if self.options.noise_in_box else through_clip(slope, moved)
-        self._keep_noise(rows, self.stepped(x, noise, slope))
-        self.update_weights(gradients)
-        return self.log_step(x, y, terms, loss, sample_weight)
+        images = moved if self.options.noise_in_box else tf.clip_by_value(moved, 0.0, 1.0)
+        return Noisy(images, rows, noise, moved)
 
     def stepped(self, x, noise, gradient):
         """The noise after an ascent step, projected to the ball."""
@@ -126,6 +125,15 @@ class FreeAT(AdversarialModel):
         touched = tf.scatter_nd(where, tf.ones_like(noise), self.noise.shape)
         everyones, touched = replicas.total([mine, touched])
         self.noise.assign(tf.where(touched > 0, everyones, tf.convert_to_tensor(self.noise)))
+
+
+class Noisy(NamedTuple):
+    """What FreeAT crafts: images for the network, their rows and values of the noise, the unclipped sum."""
+
+    images: Any
+    rows: Any
+    noise: Any
+    moved: Any
 
 
 def through_clip(gradient, moved):

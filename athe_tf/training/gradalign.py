@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import gradient_of, inner_product, input_gradient
 from athe_tf.training.adversarial_model import Cost, Terms
 from athe_tf.training.crafting import crafting_mode
@@ -35,16 +34,6 @@ class GradAlign(FastAT):
     """
 
     options_class = GradAlignOptions
-
-    def __init__(
-        self,
-        net,
-        attack: Attack | str | None = None,
-        *,
-        alignment: float = GradAlignOptions.alignment,
-        **kwargs,
-    ):
-        super().__init__(net, attack, alignment=alignment, **kwargs)
 
     def craft(self, x, y):
         """Adversarial examples, with the gradient at the clean images."""

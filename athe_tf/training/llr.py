@@ -1,12 +1,15 @@
 """Training with a local linearity regularizer."""
 
+import contextlib
+from typing import Any, NamedTuple
+
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.gradients import inner_product
+from athe_tf.attacks.engine.gradients import inner_product, input_gradient
 from athe_tf.attacks.local_linearity import LocalLinearity, linear_gap
-from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
-from athe_tf.training.linearization import clean_pass, frozen_losses
+from athe_tf.layers.batch_norm import capture_batch_statistics, frozen_batch_statistics
+from athe_tf.losses import margin_crossentropy
+from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms, full_precision
 from athe_tf.training.options import LLROptions
 
 # The square root has no slope at 0.
@@ -56,33 +59,6 @@ class LLR(AdversarialModel):
 
     options_class = LLROptions
 
-    def __init__(
-        self,
-        net,
-        attack: Attack | str | None = None,
-        *,
-        variant: str = LLROptions.variant,
-        preset: str = LLROptions.preset,
-        nominal_weight: float | None = None,
-        gamma_weight: float | None = None,
-        slope_weight: float | None = None,
-        rule: str | None = None,
-        tangent_gradient: bool | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            net,
-            attack,
-            variant=variant,
-            preset=preset,
-            nominal_weight=nominal_weight,
-            gamma_weight=gamma_weight,
-            slope_weight=slope_weight,
-            rule=rule,
-            tangent_gradient=tangent_gradient,
-            **kwargs,
-        )
-
     def prepared_attack(self, attack):
         resolved = self.options.resolved
         return LocalLinearity.like(
@@ -116,3 +92,40 @@ class LLR(AdversarialModel):
         # Forward: clean, its tangent, moved. The gradient of the tangent takes three backward passes: to the
         # image, through that pass, and through the forward pass; the latter two also go to the weights.
         return Cost(3, 1 + 3 + 1, 1 + 2 + 1)
+
+
+class CleanPass(NamedTuple):
+    """The clean images of a batch: logits, losses and input gradients.
+
+    Attributes:
+        logits: Of an ordinary training pass, which updates the moving statistics.
+        statistics: Those of the pass, by layer of batch normalisation.
+        losses: Cross-entropy without margin or label smoothing, one value per example.
+        gradient: The gradient of each loss with respect to its own image. The statistics of the batch are
+            treated as constants, as in every pass that is compared with it.
+    """
+
+    logits: Any
+    statistics: Any
+    losses: Any
+    gradient: Any
+
+
+def clean_pass(net, x, y) -> CleanPass:
+    """Two forward passes and one backward pass; an outer tape can differentiate the gradient."""
+    with capture_batch_statistics() as statistics:
+        logits = full_precision(net(x, training=True))
+    losses, gradient = gradient_at(net, statistics, x, y)
+    return CleanPass(logits, statistics, losses, gradient)
+
+
+def gradient_at(net, statistics, x, y):
+    """`(losses, input gradient)` at `x`, normalised by `statistics`."""
+    return input_gradient(lambda images: frozen_losses(net, statistics, images, y)[0], x)
+
+
+def frozen_losses(net, statistics, x, y):
+    """`(losses, logits)` at `x`, normalised by `statistics`; nothing is updated."""
+    with frozen_batch_statistics(statistics) if statistics else contextlib.nullcontext():
+        logits = full_precision(net(x, training=True))
+    return margin_crossentropy(y, logits), logits

@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.losses import best_other, true_logit
 from athe_tf.losses import kl_divergence
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
@@ -39,9 +38,6 @@ class MART(AdversarialModel):
     """
 
     options_class = MARTOptions
-
-    def __init__(self, net, attack: Attack | str | None = None, *, beta: float = MARTOptions.beta, **kwargs):
-        super().__init__(net, attack, beta=beta, **kwargs)
 
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.training_logits(x)

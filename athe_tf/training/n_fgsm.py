@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import gradient_of
 from athe_tf.training.crafting import crafting_mode
 from athe_tf.training.fast_at import FastAT
@@ -29,11 +28,6 @@ class NFGSM(FastAT):
     """
 
     options_class = NFGSMOptions
-
-    def __init__(
-        self, net, attack: Attack | str | None = None, *, noise: float = NFGSMOptions.noise, **kwargs
-    ):
-        super().__init__(net, attack, noise=noise, **kwargs)
 
     def craft(self, x, y):
         attack = self.current_attack()

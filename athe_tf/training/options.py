@@ -2,19 +2,19 @@
 
 Nothing here imports TensorFlow. The flags of `bin/train` and the constructors of the frameworks are derived
 from these classes, and refuse the same values with the same messages. A new framework is one new file and one
-class here, listed in `FRAMEWORKS`; from outside the package, `module:Name` works wherever a name does.
+class here, listed in `OPTIONS`; from outside the package, `module:Name` works wherever a name does.
 """
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import check
-from athe_tf.utils.imports import import_object
 from athe_tf.utils.options import check_options, option
-from athe_tf.utils.registry import Registry
+from athe_tf.utils.registry import Registry, import_object
 
 if TYPE_CHECKING:
     from athe_tf.training.adversarial_model import AdversarialModel
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
 EPSILON_SCHEDULES = ("constant", "linear", "cosine")
 LR_SCHEDULES = ("constant", "piecewise", "multistep", "cosine", "cyclic")
-
-
-# -- what every framework shares ----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +99,7 @@ def check_margin(margin: float, head: str, has_scale: bool) -> None:
         head: The name of the head in the message.
         has_scale: Whether the head has a scale, as every hypersphere head has.
     """
-    check(margin >= 0, f"margin must be finite and not negative. Received: margin={margin:g}.")
+    check(0 <= margin < math.inf, f"margin must be finite and not negative. Received: margin={margin:g}.")
     check(
         not margin or has_scale,
         f"A margin needs a hypersphere head. Received: a head '{head}' and margin={margin:g}. Use a "
@@ -117,9 +114,6 @@ def check_perturbation(gamma: float, weight_norm: str | None) -> None:
         "AWP moves the class weights off the sphere that weight_norm='project' keeps them on. "
         f"Received: awp_gamma={gamma:g}. Use weight_norm='differentiable'.",
     )
-
-
-# -- the description of a framework ------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,8 +224,6 @@ class FrameworkOptions:
     def _modes(self) -> str:
         return " or ".join(f"'{mode}'" for mode in self.bn_modes) or "none: it has no pass for crafting"
 
-
-# -- the frameworks -----------------------------------------------------------------------------------------
 
 # Starts other than the clean image itself.
 _AWAY = tuple(start for start in STARTS if start != "zero")

@@ -1,10 +1,10 @@
 """TRADES: a trade-off between accuracy and the stability of predictions."""
 
-from athe_tf.attacks.engine.attack import Attack
 from athe_tf.losses import kl_divergence, prediction_crossentropy
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.training.crafting import TrainingAttack
 from athe_tf.training.options import TRADESOptions
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import check
 
 
 class TRADES(AdversarialModel):
@@ -38,24 +38,13 @@ class TRADES(AdversarialModel):
 
     options_class = TRADESOptions
 
-    def __init__(
-        self,
-        net,
-        attack: Attack | str | None = None,
-        *,
-        beta: float = TRADESOptions.beta,
-        divergence: str = TRADESOptions.divergence,
-        **kwargs,
-    ):
-        super().__init__(net, attack, beta=beta, divergence=divergence, **kwargs)
-
     def prepared_attack(self, attack):
         attack = super().prepared_attack(attack)
-        if not hasattr(attack, "with_loss"):
-            raise InputError(
-                "TRADES crafts with an attack that maximizes the KL divergence, such as PGD. "
-                f"Received: {type(attack).__name__}."
-            )
+        check(
+            isinstance(attack, TrainingAttack),
+            "TRADES crafts with an attack that maximizes the KL divergence, such as PGD. "
+            f"Received: {type(attack).__name__}.",
+        )
         return attack.with_loss("kl")
 
     def training_loss(self, x, x_adv, y) -> Terms:

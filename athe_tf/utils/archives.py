@@ -1,14 +1,14 @@
 """NumPy archives of unknown origin: what they declare is checked before anything is read into memory."""
 
 import math
-import os
 import pathlib
 import zipfile
 from typing import Any
 
 import numpy as np
+import psutil
 
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import InputError, check, first_line
 
 # Images and labels shrink by less than this; a larger archive that shrinks by more is not believed.
 LARGEST_RATIO = 200
@@ -34,16 +34,16 @@ class Archive:
         try:
             regular = self.path.is_file()
         except (OSError, ValueError) as error:
-            raise InputError(f"The data file '{self.path}' cannot be opened: {_reason(error)}.") from error
+            raise InputError(f"The data file '{self.path}' cannot be opened: {first_line(error)}.") from error
         check(regular, f"No such data file. Expected a NumPy archive (.npz). Received: '{self.path}'.")
         try:
             self._zip = zipfile.ZipFile(self.path)
         except PermissionError as error:
             raise InputError(
-                f"The data file {self.path} may not be read: {_reason(error)}. Change its permissions."
+                f"The data file {self.path} may not be read: {first_line(error)}. Change its permissions."
             ) from error
         except Exception as error:
-            raise self._unreadable(_reason(error)) from error
+            raise self._unreadable(first_line(error)) from error
         self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
         self.names = sorted(self._members)
 
@@ -61,7 +61,7 @@ class Archive:
             raise
         # Damaged headers make NumPy and the zip reader raise a dozen kinds of errors.
         except Exception as error:
-            raise self._unreadable(f"`{name}`: {_reason(error)}") from error
+            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
 
     def read(self, name: str) -> np.ndarray:
         """An array; raises `InputError` if it cannot be read, or does not fit in memory."""
@@ -70,7 +70,7 @@ class Archive:
             with self._zip.open(self._members[name]) as file:
                 return np.lib.format.read_array(file, allow_pickle=False)
         except Exception as error:
-            raise self._unreadable(f"`{name}`: {_reason(error)}") from error
+            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
 
     def _check_declared(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype; an error unless the headers fit together and the array fits in memory."""
@@ -93,9 +93,8 @@ class Archive:
             f"The array `{name}` of {self.path} is damaged: {size:,} bytes according to its shape {shape}, "
             f"{stored:,} bytes in the file. Save it again.",
         )
-        available = available_memory()
         check(
-            available is None or size < available,
+            size < available_memory(),
             f"The array `{name}` of {self.path} does not fit in memory: {size / 2**30:.1f} GiB. Save fewer "
             "images, or convert them to a TensorFlow Datasets set.",
         )
@@ -123,19 +122,6 @@ def _header(file) -> tuple[tuple[int, ...], Any]:
     return shape, dtype
 
 
-def available_memory() -> int | None:
-    """Bytes of memory that this machine can still give; `None` if the system does not say."""
-    try:
-        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _reason(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error).strip().splitlines()
-    return text if isinstance(text, str) else (text[0].rstrip(".") if text else type(error).__name__)
+def available_memory() -> int:
+    """Bytes of memory that this machine can still give."""
+    return psutil.virtual_memory().available

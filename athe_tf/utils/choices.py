@@ -55,17 +55,21 @@ def check_logit_scale(logit_scale: float | str, shown: str = "logit_scale") -> N
         logit_scale == "model" or (isinstance(logit_scale, int | float) and logit_scale > 0),
         f"{shown} must be 'model' or a number larger than 0. Received: {shown}={logit_scale}.",
     )
+    check(
+        not isinstance(logit_scale, float) or math.isfinite(logit_scale),
+        f"{shown} must be 'model' or a finite number. Received: {shown}={logit_scale}.",
+    )
 
 
-def parse_logit_scale(text: str, shown: str = "logit_scale") -> float | str:
-    """Reads a scale of logits: `"model"` or a number.
+def parse_logit_scale(text: float | str, shown: str = "logit_scale") -> float | str:
+    """Reads a scale of logits: `"model"` or a number, as text or not.
 
     Example:
 
     >>> parse_logit_scale("15")
     15.0
     """
-    scale = text if text == "model" else parse_number(text)
+    scale = parse_number(text) if isinstance(text, str) and text != "model" else text
     check_logit_scale(scale, shown)
     return scale
 

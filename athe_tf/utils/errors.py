@@ -1,7 +1,11 @@
 """Errors for invalid input, and checks that raise them."""
 
 import numbers
+import re
 from typing import Any
+
+# Names of nodes and operations around the messages of TensorFlow.
+_NODES = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\]")
 
 
 class InputError(ValueError):
@@ -29,6 +33,33 @@ class NotApplicable(InputError):
 
 class NoGradients(NotApplicable):
     """An attack follows gradients, and the victim's logits have none."""
+
+
+def first_line(error: BaseException) -> str:
+    r"""What another library's error says, as a part of a message of ours: one line, without a final period.
+
+    Of an error of the operating system, the reason alone; the type of an error that says nothing.
+
+    Example:
+
+    >>> first_line(ValueError("\nThe file is damaged.\n  at byte 7"))
+    'The file is damaged'
+    """
+    text = getattr(error, "strerror", None) or getattr(error, "message", None) or error
+    lines = (line.strip() for line in _NODES.sub("", str(text)).splitlines())
+    return next(filter(None, lines), type(error).__name__).rstrip(".")[:500]
+
+
+def described(error: BaseException) -> str:
+    """The type of another library's error, and what it says, if anything.
+
+    Example:
+
+    >>> described(KeyError("scale")), described(MemoryError())
+    ("KeyError: 'scale'", 'MemoryError')
+    """
+    kind, line = type(error).__name__, first_line(error)
+    return kind if line == kind else f"{kind}: {line}"
 
 
 def check(condition: bool, message: str) -> None:

@@ -51,7 +51,11 @@ def register_with_keras() -> None:
 
 
 class _WhenKerasIsImported(importlib.abc.MetaPathFinder):
-    """Finds the module `keras` as the other finders do, and enters the placeholders after its import."""
+    """Finds the module `keras` as the other finders do; enters the placeholders after its import, and leaves.
+
+    Keras has no other way to ask for a class that no module has registered yet, and importing Keras here
+    would take seconds.
+    """
 
     def find_spec(self, fullname, path, target=None):
         if fullname != "keras":
@@ -65,6 +69,7 @@ class _WhenKerasIsImported(importlib.abc.MetaPathFinder):
             def execute_and_enter(module):
                 execute(module)
                 _enter(module)
+                sys.meta_path.remove(self)
 
             loader.exec_module = execute_and_enter
         return spec

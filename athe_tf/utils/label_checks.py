@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.images_and_labels import NUMBER_CLASSES, label_rule
 from athe_tf.utils.keras_compat import has_values
 
 # Comparisons with a number of classes beyond their range would wrap around.
@@ -28,11 +29,11 @@ def checked_labels(labels, classes: int):
     return _checked(
         ops.cast(labels, "int32"),
         ops.all(valid),
-        f"Labels must be integers in 0..{classes - 1} with {classes} classes. Received: min=",
+        f"{label_rule(classes)}min=",
         ops.min(labels),
         ", max=",
         ops.max(labels),
-        ". Number the classes from 0, and give the model one logit per class.",
+        f". {NUMBER_CLASSES}",
     )
 
 

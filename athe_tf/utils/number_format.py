@@ -1,6 +1,11 @@
 """Numbers as text: fractions such as `8/255` are read and written everywhere."""
 
+import math
+
 from athe_tf.utils.errors import InputError
+
+# Shown for a missing number: an en dash.
+NOTHING = "\N{EN DASH}"
 
 
 def parse_number(text) -> float:
@@ -51,3 +56,19 @@ def format_duration(seconds: float) -> str:
     if whole < 2 * 86400:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole / 86400:.1f} days"
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """A share of 1 as a percentage.
+
+    Example:
+
+    >>> percent(0.5125), percent(None)
+    ('51.25 %', '\u2013')
+    """
+    return NOTHING if is_absent(share) else f"{100 * share:.{digits}f} %"  # type: ignore[operator]
+
+
+def is_absent(number: float | None) -> bool:
+    """Whether there is no number to show."""
+    return number is None or not math.isfinite(number)

@@ -5,13 +5,27 @@ whoever takes the value in Python checks it with the same rule and the same word
 """
 
 import dataclasses
+import inspect
 import math
-from collections.abc import Callable
+import types
+import typing
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.printable import is_control
 from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.streams import is_control
+
+#: The types of options: their names in JSON Schema, and how messages call a value.
+TYPES: dict[type, tuple[str, str]] = {
+    int: ("integer", "a whole number"),
+    float: ("number", "a number"),
+    str: ("string", "a text"),
+    bool: ("boolean", "true or false"),
+    tuple: ("array", "a list"),
+    dict: ("object", "an object"),
+    types.NoneType: ("null", "null"),
+}
 
 
 def option(
@@ -41,7 +55,8 @@ def option(
         above: Numbers must be larger than this.
         below: Numbers must be smaller than this.
         **metadata: `runtime=True` marks what does not change the result of a run; `positional=True` takes
-            what stands on the command line without dashes.
+            what stands on the command line without dashes; `after="name"` lists it behind another option in
+            classes decorated with `listed`.
     """
     rules = {"choices": choices, "least": least, "above": above, "below": below}
     return dataclasses.field(default=default, metadata={"help": help, **rules, **metadata})
@@ -104,15 +119,116 @@ def _within(value, rules) -> bool:
     )
 
 
-def check_options(options, shown: Callable[[str], str] = str) -> None:
+def check_options(options, shown: Callable[[str], str] = str, table=None) -> None:
     """Checks every field of a dataclass of options.
 
     Args:
         options: An instance.
         shown: From the name of a field to how messages call it.
+        table: Check the fields of this base class only. Defaults to all.
     """
-    for field in dataclasses.fields(options):
+    for field in dataclasses.fields(table or options):
         check_option(type(options), field.name, getattr(options, field.name), shown(field.name))
+
+
+def seed_option(help: str) -> Any:
+    """An option for a seed: 31 bits, so that no two seeds mean the same."""
+    return option(0, help, least=0, below=2**31)
+
+
+def with_help(table, name: str, help: str) -> Any:
+    """The option of another class, with its own help text."""
+    field = table.__dataclass_fields__[name]
+    return dataclasses.field(default=field.default, metadata={**field.metadata, "help": help})
+
+
+def listed(options_class):
+    """Class decorator: lists the fields that have `after="name"` behind that field, in flags and files.
+
+    Options that one base class declares can so stand among those of another.
+    """
+    fields = options_class.__dataclass_fields__
+    order = list(fields)
+    for name, field in fields.items():
+        if "after" in field.metadata:
+            order.remove(name)
+            order.insert(order.index(field.metadata["after"]) + 1, name)
+    options_class.__dataclass_fields__ = {name: fields[name] for name in order}
+    return options_class
+
+
+def values_of(table, options) -> dict[str, Any]:
+    """The values of the fields that a dataclass has of another one, such as a base class.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Config(Options):
+    ...     seed: int = seed_option("Seed.")
+    >>> values_of(Options, Config(beta=3.0, seed=1))
+    {'beta': 3.0}
+    """
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(table)}
+
+
+def chosen_values(table, options) -> dict[str, Any]:
+    """As `values_of`, ready for JSON, and only those that differ from the default."""
+    values = {name: _plain(value) for name, value in values_of(table, options).items()}
+    defaults = {field.name: _plain(field.default) for field in dataclasses.fields(table)}
+    return {name: value for name, value in values.items() if value != defaults[name]}
+
+
+def _plain(value):
+    """A value as JSON has it: NumPy's scalars and arrays become numbers and lists, tuples become lists."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_plain(each) for each in value] if is_list else value
+
+
+def _kinds(options_class, name: str) -> list[type]:
+    """The types that an option can have, in the order in which they are written."""
+    hint = typing.get_type_hints(options_class)[name]
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    choices = typing.get_args(hint) if is_union else (hint,)
+    origins = [typing.get_origin(kind) or kind for kind in choices]
+    return [tuple if kind is Sequence else kind for kind in origins]
+
+
+def field_type(options_class, name: str) -> type:
+    """The type of a field without `None`, the first if there are several."""
+    return next(kind for kind in _kinds(options_class, name) if kind is not types.NoneType)
+
+
+def item_type(options_class, name: str) -> type:
+    """The type of the items of a tuple field."""
+    return next(iter(typing.get_args(typing.get_type_hints(options_class)[name])), str)
+
+
+def is_optional(options_class, name: str) -> bool:
+    """Whether a field can be `None`."""
+    return types.NoneType in _kinds(options_class, name)
+
+
+def json_schema(options_class, name: str) -> dict[str, Any]:
+    """The JSON Schema of the values of an option, with a description for messages.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     beta: float | None = option(None, "Weight of the divergence.", least=0)
+    >>> json_schema(Options, "beta")
+    {'type': ['number', 'null'], 'description': 'a number or null'}
+    """
+    found = _kinds(options_class, name)
+    names, words = zip(*(TYPES[kind] for kind in TYPES if kind in found), strict=True)
+    if found != [tuple]:
+        return {"type": names[0] if len(names) == 1 else list(names), "description": " or ".join(words)}
+    item, word = TYPES[item_type(options_class, name)]
+    return {"type": "array", "items": {"type": item}, "description": f"a list of {word.removeprefix('a ')}s"}
 
 
 def make_options(options_class, values: dict, owner: str):
@@ -124,3 +240,57 @@ def make_options(options_class, values: dict, owner: str):
                 f"Unknown argument '{name}' of {owner}. Options of {owner}: {', '.join(known) or 'none'}."
             )
     return options_class(**values)
+
+
+class DerivedSignature:
+    """The `__signature__` of classes whose constructors take options as keyword arguments.
+
+    `inspect.signature`, and what shows signatures, then see the arguments that `__init__` names, the options
+    with their types and defaults, and what `**kwargs` pass on to the class that has this attribute.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    >>> class Model:
+    ...     options_class = Options
+    ...     __signature__ = DerivedSignature("options_class")
+    ...
+    ...     def __init__(self, net, *, seed: int = 0, **options):
+    ...         self.options = make_options(self.options_class, options, "Model")
+    >>> inspect.signature(Model)
+    <Signature (net, *, beta: float = 6.0, seed: int = 0)>
+
+    Args:
+        options_class: The attribute of the class that is the dataclass of its options.
+    """
+
+    def __init__(self, options_class: str):
+        self.options_class = options_class
+
+    def __set_name__(self, owner, name):
+        self.root = owner
+
+    def __get__(self, instance, owner) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("__signature__")  # an instance is called with other arguments
+        found: list[inspect.Parameter] = []
+        for base in (base for base in owner.__mro__ if "__init__" in vars(base)):
+            if base is self.root:
+                found += map(_as_parameter, dataclasses.fields(getattr(owner, self.options_class)))
+            found += list(inspect.signature(base.__init__).parameters.values())[1:]
+            if base is self.root or found[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+                break
+        named: dict[str, inspect.Parameter] = {}
+        for each in found:
+            if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+                named.setdefault(each.name, each)
+        return inspect.Signature(sorted(named.values(), key=lambda each: each.kind))
+
+
+def _as_parameter(field: dataclasses.Field) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+    )

@@ -6,11 +6,13 @@ starts.
 
 import difflib
 import importlib
+import os
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from athe_tf.utils.errors import InputError
-from athe_tf.utils.imports import import_object, is_import_path
+from athe_tf.utils.errors import InputError, check
 
 
 def unknown_name(kind: str, name: str, available: Iterable[str], also: Iterable[str] = ()) -> InputError:
@@ -31,6 +33,46 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """A question for the end of a message if one of `names` is similar, else an empty string."""
     nearest = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name has the form `module:Name`, so that it stands for an object outside this library.
+
+    Example:
+
+    >>> is_import_path("my_package.attacks:MyAttack"), is_import_path("pgd-20"), is_import_path("npz:a/b.npz")
+    (True, False, False)
+    """
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def import_object(name: str, kind: str = "object") -> Any:
+    """Imports what `module:Name` stands for.
+
+    Modules are also found in the current folder, as `python -m` finds them.
+
+    Example:
+
+    >>> import_object("math:sqrt", "function")(9.0)
+    3.0
+
+    Args:
+        name: A module, a colon, and a name in that module.
+        kind: What is expected, in the words of an error message: "attack", "model".
+    """
+    check(is_import_path(name), f"Expected `module:Name` for the {kind}. Received: '{name}'.")
+    module, _, attribute = name.partition(":")
+    folder = os.getcwd()
+    if folder not in sys.path and "" not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"Cannot import the {kind} '{name}': {error}. Expected `module:Name`, with the module in the "
+            "current folder or on PYTHONPATH."
+        ) from error
 
 
 class Registry:
@@ -80,3 +122,15 @@ class Registry:
             return import_object(name, self.kind)
         module, _, attribute = self.entries[name].partition(":")
         return getattr(importlib.import_module(f"{self.package}.{module}"), attribute)
+
+
+def split_names(text: str) -> list[str]:
+    """The names in a list; commas inside parentheses do not separate names.
+
+    Example:
+
+    >>> split_names("pgd-20, mine:MyAttack(tries=9, step_size=2/255)")
+    ['pgd-20', 'mine:MyAttack(tries=9, step_size=2/255)']
+    """
+    parts = re.findall(r"(?:[^,()]|\((?:[^()]|\([^()]*\))*\)|[()])+", text)
+    return [part.strip() for part in parts if part.strip()]

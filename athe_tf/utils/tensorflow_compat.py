@@ -4,7 +4,7 @@ See `keras_compat.py` for the others.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,7 +12,6 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.eager import context
-from tensorflow.python.framework.func_graph import FuncGraph
 
 
 class ModelWithStepLogs(keras.Model):
@@ -88,26 +87,6 @@ def wrap_trainer(reduction: Callable, build: Callable) -> None:
     trainer = keras_trainer.TensorFlowTrainer
     keras_trainer.reduce_per_replica = reduction(keras_trainer.reduce_per_replica)
     trainer._maybe_symbolic_build = build(trainer._maybe_symbolic_build)
-
-
-def read_at_each_call(read: Callable[[], list], specs: Iterable[tf.TensorSpec], key: Any) -> list:
-    """Tensors in the function being traced that get the values of `read()` whenever it is called.
-
-    What a `tf.function` captures is public only for values that are fixed at tracing.
-
-    Args:
-        read: Called without arguments at each call of the function; returns one tensor for each spec.
-        specs: Shapes and dtypes.
-        key: Hashable; tracing again with the same key gives the same tensors.
-    """
-    graph = tf.compat.v1.get_default_graph()
-    # Bodies of loops capture from the function around them.
-    while isinstance(getattr(graph, "outer_graph", None), FuncGraph):
-        graph = graph.outer_graph
-    return [
-        graph.capture_call_time_value(lambda i=i: read()[i], spec, key=(key, i))
-        for i, spec in enumerate(specs)
-    ]
 
 
 def repeatable(function: Any) -> Any:

@@ -1,5 +1,9 @@
-from .cards import card, names, table
-from .models import load
+import athe_tf.saving.zoo
+
+card = athe_tf.saving.zoo.card
+load = athe_tf.saving.zoo.load
+names = athe_tf.saving.zoo.names
+table = athe_tf.saving.zoo.table
 
 __all__ = [
     "card",

@@ -9,13 +9,12 @@ import athe_tf
 from athe_tf.analysis import AnalysisOptions
 from athe_tf.analysis.class_bias import ClassBias
 from athe_tf.analysis.decision_map import _widest_place
-from athe_tf.analysis.directions import filter_normalized, random_signs, unit_perturbations
 from athe_tf.analysis.gradient_scattering import _cosines
 from athe_tf.analysis.hessian import top_eigenpairs
 from athe_tf.analysis.perturbations import Perturbations
+from athe_tf.analysis.subject import Subject
 from athe_tf.analysis.weights import WeightLoss
 from athe_tf.models.features import penultimate
-from athe_tf.threat import threat_model
 from tests.linear_case import grey_images, linear_model, predictions
 from tests.small_runs import tiny_batch, tiny_net
 
@@ -112,7 +111,7 @@ def test_the_difference_of_gradients_is_that_of_all_images():
     found = athe_tf.analysis.gradient_scattering(net, (x, y), ATTACK, BATCHES, **settings)
     loss = WeightLoss(net, x, y, 6)
     here = loss.gradient()
-    with loss.moved(0.1 * filter_normalized(loss, 0)):
+    with loss.moved(0.1 * loss.filter_normalized(0)):
         expected = np.linalg.norm(here - loss.gradient())
     assert found.gradient_differences[0] == pytest.approx(expected, rel=1e-4)
     assert np.isnan(found.perturbation_cosines[0])
@@ -130,7 +129,7 @@ def test_the_plane_of_weights_has_the_first_direction_across_and_the_second_alon
     found = athe_tf.analysis.landscape(net, (x, y), ATTACK, options, points=3)
     np.testing.assert_allclose(found.steps, [-0.5, 0.0, 0.5])
     loss = WeightLoss(net, ATTACK(net, x, y, seed=2), y, 6)
-    first, second = filter_normalized(loss, 4), filter_normalized(loss, 5)
+    first, second = loss.filter_normalized(4), loss.filter_normalized(5)
     for (row, column), move in (
         ((1, 2), 0.5 * first),
         ((2, 1), 0.5 * second),
@@ -144,10 +143,17 @@ def test_the_plane_of_weights_has_the_first_direction_across_and_the_second_alon
 def test_directions_in_pixels_have_length_one_in_the_norm_of_the_attack():
     delta = np.zeros((2, 2, 2, 1), np.float32)
     delta[0, 0, 0], delta[1, 1, :, 0] = 3.0, [3.0, 4.0]
+
+    def subject(norm):
+        """What the directions need of a subject: the attack, and the shape of an image."""
+        found = Subject.__new__(Subject)
+        found.attack, found.x = athe_tf.attacks.PGD(0.1, norm), np.zeros((1, 4, 4, 1))
+        return found
+
     for norm, lengths in (("linf", (1 / 3, 1 / 4)), ("l2", (1 / 3, 1 / 5)), ("l1", (1 / 3, 1 / 7))):
-        unit = unit_perturbations(threat_model(norm, 0.1), delta)
+        unit = subject(norm).unit_perturbations(delta)
         np.testing.assert_allclose(unit, delta * np.array(lengths).reshape(2, 1, 1, 1), rtol=1e-6)
-    one, same, other = (random_signs(threat_model("linf", 0.1), (4, 4, 1), seed) for seed in (0, 0, 1))
+    one, same, other = (subject("linf").random_signs(seed) for seed in (0, 0, 1))
     assert set(np.unique(one)) == {-1.0, 1.0} and (one == same).all() and (one != other).any()
 
 

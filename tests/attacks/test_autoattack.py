@@ -97,9 +97,9 @@ def test_each_stage_sees_only_what_the_last_left(linear):
     seen = []
 
     class Witness(attacks.PGD):
-        def attempt(self, victim, x, y, ids, seed, round_index):
+        def run_round(self, victim, x, y, ids, seed, round_index):
             tf.numpy_function(lambda v: seen.append((self.name, sorted(v.tolist()))), [ids], [])
-            return super().attempt(victim, x, y, ids, seed, round_index)
+            return super().run_round(victim, x, y, ids, seed, round_index)
 
     members = []
     for name in ("first", "second"):

@@ -168,6 +168,8 @@ def test_targets_are_the_likeliest_other_classes(linear):
     victim = attacks.victim(linear)
     assert attack.rounds(victim) == 4
     for round_index, rank in enumerate([1, 2, 1, 2]):
-        target = attack.round_inputs(victim, attack.clean_inputs(victim, IMAGES), y, None, 0, round_index)[0]
+        target = attack.round_inputs(victim, attack.clean_inputs(victim, IMAGES, y), y, None, 0, round_index)[
+            0
+        ]
         np.testing.assert_array_equal(target, order[:, rank])
     assert attacks.get("fab-t", epsilon=0.03).rounds(victim) == 4

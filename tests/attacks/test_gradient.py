@@ -301,13 +301,31 @@ def test_impossible_arguments_are_refused(kwargs, message):
         (IMAGES * np.nan, np.zeros(60, int), "Images must lie in"),
         (IMAGES[0], np.zeros(60, int), "Images must have shape"),
         (IMAGES, np.zeros((60, 5)), r"Labels must be integers of shape \[60\]"),
-        (IMAGES, np.full(60, 5), r"Labels must lie in \[0, 5\). Received: min=5, max=5"),
+        (IMAGES, np.full(60, 5), r"Labels must be integers in 0..4 with 5 classes. Received: min=5, max=5"),
         (IMAGES[:0], np.zeros(0, int), "There are no images"),
     ],
 )
 def test_bad_batches_are_refused(linear, x, y, message):
     with pytest.raises(InputError, match=message):
         attacks.get("pgd-2", epsilon=0.1).run(linear, x, y)
+
+
+@pytest.mark.parametrize(
+    "label, message",
+    [
+        (-1, "Labels must not be negative. Received: -1. Remove images without a label."),
+        # Known after the clean pass.
+        (5, "Labels must be integers in 0..4 with 5 classes. Received: min=0, max=5. "),
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_labels_for_a_callable_whose_classes_are_not_known(linear, whole, label, message):
+    labels = np.array([0] * 59 + [label])
+    with pytest.raises(InputError, match=message):
+        if whole:
+            athe_tf.evaluate(lambda x: linear(x), (IMAGES, labels), attacks=["pgd-2"], epsilon=0.1)
+        else:
+            attacks.get("pgd-2", epsilon=0.1).run(lambda x: linear(x), IMAGES, labels)
 
 
 def test_dlr_with_two_classes_is_refused_with_a_remedy():

@@ -2,13 +2,13 @@
 
 import errno
 import os
+import zlib
 
 import numpy as np
 import pytest
 
 from athe_tf.attacks import PGD
-from athe_tf.attacks.engine.image_file import ImageFile
-from athe_tf.attacks.engine.journal import Journal
+from athe_tf.jobs.journal import Journal
 from athe_tf.utils.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions
 
@@ -51,8 +51,24 @@ def interrupted(tmp_path):
     return state
 
 
-def images_of(state):
-    return state.with_name(state.name + ".images.npy")
+def first_part(state):
+    """The file with the adversarial images of the first batch that found some."""
+    return state.with_name(f"{state.name}.part0")
+
+
+def as_older_version(state):
+    """Writes the state as versions did that kept all images in one file, with a checksum of each."""
+    with np.load(state) as stored:
+        arrays = dict(stored)
+    images, checksums = np.zeros_like(IMAGES), np.zeros(len(IMAGES), np.uint32)
+    for number in range(int(arrays.pop("parts"))):
+        path = state.with_name(f"{state.name}.part{number}")
+        with np.load(path) as part:
+            images[part["rows"]] = part["images"]
+            checksums[part["rows"]] = [zlib.crc32(image.data) for image in part["images"]]
+        path.unlink()
+    np.save(state.with_name(f"{state.name}.images.npy"), images)
+    np.savez(state, **arrays, checksums=checksums)
 
 
 def assert_same(result, whole):
@@ -64,32 +80,13 @@ def test_a_state_costs_no_queries(interrupted, whole):
     assert_same(run(interrupted), whole)
 
 
-def test_the_space_of_all_images_is_allocated_at_once(interrupted):
-    found = images_of(interrupted).stat()
-    assert found.st_size > IMAGES.nbytes and 512 * found.st_blocks >= IMAGES.nbytes
-    assert np.load(images_of(interrupted)).shape == IMAGES.shape
-
-
-@pytest.mark.parametrize("reason", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_where_space_cannot_be_reserved_zeros_are_written(reason, tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(reason, os.strerror(reason))
-
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
-    file = ImageFile(tmp_path / "images.npy", (3, 500, 500, 1))
-    images = np.ones(file.shape, np.float32)
-    file.write(images, np.array([1]))
-    assert 512 * file.path.stat().st_blocks >= images.nbytes
-    np.testing.assert_array_equal(file.read(np.array([0, 1])), [0 * images[0], images[1]])
-
-
 def test_a_full_disk_is_named_and_the_state_can_still_be_used(tmp_path, monkeypatch, whole):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     state = tmp_path / "pgd.npz"
     with monkeypatch.context() as patch:
-        patch.setattr(os, "posix_fallocate", full)
+        patch.setattr(np, "savez", full)
         with pytest.raises(InputError, match="Cannot keep the state in .*No space left on device. Make room"):
             run(state)
     assert list(tmp_path.iterdir()) == []
@@ -107,22 +104,63 @@ def damage(path, kind):
     if kind == "missing":
         path.unlink()
     elif kind == "of other images":
-        np.save(path, np.zeros((3, 4, 5, 2), np.float32))
+        rewrite(path, images=np.zeros((3, 4, 5, 2), np.float32))
+    elif kind == "of other rows":
+        rewrite(path, rows=np.zeros(1, np.int64), images=IMAGES[:1])
+    elif kind == "of other types":
+        rewrite(path, images=np.full(len(IMAGES), "x"))
+    elif kind == "without rows":
+        rewrite(path, rows=None)
     else:
-        path.write_bytes({"empty": b"", "short": content[:-1], "zeros": _without_images(content)}[kind])
+        middle = len(content) // 2
+        path.write_bytes(
+            {
+                "empty": b"",
+                "short": content[:-1],
+                "a changed byte": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+            }[kind]
+        )
 
 
-def _without_images(content: bytes) -> bytes:
-    return content[: -IMAGES.nbytes] + bytes(IMAGES.nbytes)
-
-
-@pytest.mark.parametrize("kind", ["missing", "empty", "short", "of other images", "zeros"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("missing", "empty", "short", "a changed byte"),
+        *("of other images", "of other rows", "of other types", "without rows"),
+    ],
+)
 def test_images_that_were_lost_are_found_again(kind, interrupted, whole):
-    damage(images_of(interrupted), kind)
-    with pytest.warns(UserWarning, match="images.npy' are missing or damaged: this attack starts again"):
+    damage(first_part(interrupted), kind)
+    with pytest.warns(UserWarning, match="pgd.npz' are missing or damaged: this attack starts again"):
         result = run(interrupted)
     assert_same(result, whole)
     assert_same(run(interrupted), whole)  # and this time they are kept
+
+
+def test_the_state_of_an_older_version_resumes(interrupted, whole):
+    as_older_version(interrupted)
+    with pytest.raises(Stopped):
+        run(interrupted, batches=1)
+    assert "parts" in np.load(interrupted).files  # as this version writes it
+    assert_same(run(interrupted), whole)
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "short", "other values", "of other images"])
+def test_images_of_an_older_version_that_were_lost_are_found_again(kind, interrupted, whole):
+    as_older_version(interrupted)
+    path = interrupted.with_name(f"{interrupted.name}.images.npy")
+    if kind == "missing":
+        path.unlink()
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "of other images":
+        np.save(path, np.zeros((3, 4, 5, 2), np.float32))
+    else:
+        images = np.load(path)
+        np.save(path, images[:-1] if kind == "short" else np.nextafter(images, 2))
+    with pytest.warns(UserWarning, match="pgd.npz' are missing or damaged: this attack starts again"):
+        result = run(interrupted)
+    assert_same(result, whole)
 
 
 def test_images_of_a_state_that_was_removed_do_no_harm(tmp_path, whole):
@@ -138,7 +176,8 @@ def test_images_of_a_state_that_was_removed_do_no_harm(tmp_path, whole):
 def rewrite(state, **changes):
     with np.load(state) as stored:
         arrays = {**stored, **changes}
-    np.savez(state, **{name: array for name, array in arrays.items() if array is not None})
+    with open(state, "wb") as file:
+        np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
 @pytest.mark.parametrize(
@@ -152,7 +191,9 @@ def rewrite(state, **changes):
         ("queries", np.full(24, -1)),
         ("rounds", np.full(24, 3)),
         ("rounds", np.zeros((24, 1), np.int64)),
-        ("checksums", np.zeros(24)),
+        ("parts", np.array(-1)),
+        ("parts", np.array(25)),
+        ("parts", None),
         ("seconds", np.zeros(2)),
     ],
 )
@@ -171,6 +212,6 @@ def test_a_file_without_an_identity_is_refused(interrupted):
 def test_the_state_of_another_version_is_refused(tmp_path, monkeypatch):
     Journal(tmp_path / "a.npz", {"seed": 0}).save({})
     assert Journal(tmp_path / "a.npz", {"seed": 0}).load() == {}
-    monkeypatch.setattr("athe_tf.attacks.engine.journal.__version__", "99.0")
+    monkeypatch.setattr("athe_tf.jobs.journal.__version__", "99.0")
     with pytest.raises(InputError, match="belongs to another evaluation. Received: athe_tf='99.0' "):
         Journal(tmp_path / "a.npz", {"seed": 0}).load()

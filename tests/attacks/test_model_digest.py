@@ -6,7 +6,7 @@ import pytest
 
 import athe_tf
 from athe_tf.attacks import PGD
-from athe_tf.attacks.engine.model_digest import keras_digest
+from athe_tf.models.digest import keras_digest
 from athe_tf.utils.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions
 

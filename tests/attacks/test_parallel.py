@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from athe_tf import attacks
 from athe_tf.attacks.engine import parallel
+from athe_tf.attacks.engine.driver import map_batches
 from athe_tf.attacks.engine.victim import Victim, victim
 from tests.linear_case import grey_images, linear_model, predictions
 
@@ -42,15 +43,15 @@ def test_evaluation_in_two_streams_gives_the_same_verdicts(monkeypatch):
     np.testing.assert_array_equal(results[0].queries, results[1].queries)
 
 
-def test_mapping_keeps_the_order_and_raises_what_a_call_raises(monkeypatch):
-    monkeypatch.setattr(parallel, "stream_count", lambda: 2)
-    assert list(parallel.map_batches(lambda v: v * v, range(7))) == [(v, v * v) for v in range(7)]
+def test_mapping_keeps_the_order_and_raises_what_a_call_raises():
+    squares = [lambda v: v * v] * 2
+    assert list(map_batches(squares, range(7))) == [(v, v * v) for v in range(7)]
 
     def fail(value):
         raise ValueError(f"no {value}")
 
     with pytest.raises(ValueError, match="no 3"):
-        list(parallel.map_batches(fail, [3]))
+        list(map_batches([fail, fail], [3]))
 
 
 def test_a_victim_in_training_mode_is_not_split(monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks, models, training
-from athe_tf.data import digits
+from athe_tf.data import load
 
 ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 EPSILON = {"linf": 0.2, "l2": 1.3, "l1": 6.0}
@@ -29,7 +29,7 @@ def case():
     if not any(importlib.util.find_spec(peer) for peer in ("foolbox", "art", "pyautoattack")):
         pytest.skip("There is none of the peers.")
     keras.utils.set_random_seed(0)
-    splits = digits.load()
+    splits = load("digits")
     train_x, train_y = rgb(splits.train)
     net = models.build("wrn-10-1", 10, input_shape=(8, 8, 3), mean=MEAN, std=STD)
     attack = attacks.PGD(0.1, step_size=0.05, steps=3, loss="kl", start="gaussian")

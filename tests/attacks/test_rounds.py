@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from athe_tf import attacks
-from athe_tf.attacks.engine.driver import StageRun
+from athe_tf.attacks.engine.driver import _Stage
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 CLASSES = 6
@@ -28,13 +28,13 @@ def attack(request):
 @pytest.fixture
 def batches(monkeypatch):
     """The batches that go through a round: `(images, rounds)` of each."""
-    seen, original = [], StageRun._record
+    seen, original = [], _Stage._record
 
     def record(stage, images, rounds, outcome):
         seen.append((len(images), len(set(rounds.tolist()))))
         return original(stage, images, rounds, outcome)
 
-    monkeypatch.setattr(StageRun, "_record", record)
+    monkeypatch.setattr(_Stage, "_record", record)
     return seen
 
 
@@ -47,7 +47,7 @@ def assert_same(one, other):
 
 def test_the_result_is_that_of_one_round_after_another(attack, batches, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(attack, "independent_rounds", lambda *_: 1)
+        patch.setattr(attack.schedule, "independent_rounds", lambda *_: 1)
         one_by_one = attack.run(MODEL, IMAGES, LABELS, batch_size=len(IMAGES))
     assert 0 < one_by_one.success.mean() < 1
     assert max(rounds for _, rounds in batches) == 1

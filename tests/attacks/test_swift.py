@@ -43,7 +43,7 @@ def test_the_short_form_for_validation_is_cr_with_one_start_per_target(honest, l
     np.testing.assert_array_equal(wrong[clear], (radius < attack.epsilon)[clear])
     # Ten steps and their test, two targets chosen among four wrong classes, 20 steps towards each of them.
     victim = attacks.victim(linear)
-    assert attack.craft_passes(victim) == 21 + 1 + 4 + 2 * 50
+    assert attack.schedule.craft_passes(victim) == 21 + 1 + 4 + 2 * 50
 
 
 def test_it_says_that_it_is_not_autoattack(honest):
@@ -60,8 +60,8 @@ def test_only_images_that_came_close_get_more_gradients(honest):
     far = survived & (radius / attack.epsilon - 1 > attack.come_close + 0.02)
     assert close.any() and far.any()
     assert result.gradients[close].min() > result.gradients[far].max() + 300
-    np.testing.assert_array_equal(attack.admits(attack.attacks[1], result)[close], True)
-    np.testing.assert_array_equal(attack.admits(attack.attacks[1], result)[far], False)
+    np.testing.assert_array_equal(attack.schedule.admits(attack.attacks[1], result)[close], True)
+    np.testing.assert_array_equal(attack.schedule.admits(attack.attacks[1], result)[far], False)
 
 
 def test_square_goes_on_where_gradients_mislead(linear):

@@ -63,5 +63,7 @@ def test_without_a_targeted_mode_there_is_no_such_argument(name):
 
 def test_a_label_outside_the_classes_of_a_callable_is_refused_at_its_first_attack():
     x = np.full([3, 2, 2, 3], 0.5, "float32")
-    with pytest.raises(InputError, match=r"Labels must lie in \[0, 3\). Received: min=0, max=7"):
+    with pytest.raises(
+        InputError, match=r"Labels must be integers in 0..2 with 3 classes. Received: min=0, max=7"
+    ):
         attacks.PGD(0.1, steps=1).run(lambda images: images[:, 0, 0, :], x, np.array([0, 1, 7]))

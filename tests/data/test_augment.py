@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf.data import AUGMENTATIONS, ImageSet, augment
-from athe_tf.data.augmentations import OF_BATCHES
+from athe_tf.data.names import OF_BATCHES
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError
 

@@ -8,10 +8,9 @@ import pytest
 from scipy import ndimage, stats
 
 from athe_tf.data import corruptions
-from athe_tf.data.corruptions import apply, blur, digital, noise, resampling, settings, spatter, weather
-from athe_tf.data.corruptions.draws import Draws
-from athe_tf.data.corruptions.frost_texture import textures
-from athe_tf.data.corruptions.plasma import plasma, power_of_two
+from athe_tf.data.corruptions import apply, blur, digital, names, noise, resampling, weather
+from athe_tf.data.corruptions.apply import Draws
+from athe_tf.data.corruptions.textures import plasma, power_of_two, textures
 from athe_tf.utils.errors import InputError
 
 ALL = (*corruptions.STANDARD, *corruptions.EXTRA)
@@ -95,7 +94,7 @@ def test_blur_leaves_a_constant_image_alone(name, size):
     images = flat(0.4, count=2, size=size)
     for severity in (1, 5):
         blurred = corruptions.CORRUPTIONS.get(name)(
-            images, settings.setting(name, severity, (size, size)), draws(2)
+            images, names.setting(name, severity, (size, size)), draws(2)
         )
         np.testing.assert_allclose(blurred, images, atol=1e-5)
 
@@ -159,7 +158,7 @@ def test_gaussian_blur_is_a_sum_of_shifted_images(border, mode):
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", [blur.disc(3, 0.5), spatter._RELIEF])
+@pytest.mark.parametrize("kernel", [blur.disc(3, 0.5), weather._RELIEF])
 def test_correlation_is_a_sum_of_shifted_images(kernel):
     images = np.random.RandomState(1).rand(2, 14, 11, 1)
     expected = weighted_neighbours(images, kernel, "reflect")
@@ -243,7 +242,7 @@ def test_clouds_are_smoother_with_more_decay_and_continue_at_the_edges():
 
 def test_snow_only_brightens(photos):
     images = photos / np.float32(255)
-    for constants in settings.CIFAR_10_C["snow"]:
+    for constants in names.CIFAR_10_C["snow"]:
         assert (weather.snow(images, constants, draws(8)) >= images - 1e-6).all()
 
 
@@ -307,13 +306,13 @@ def test_pixelate_makes_blocks_of_their_mean():
 def test_pixelate_and_jpeg_agree_with_pillow(photos, severity):
     image = pytest.importorskip("PIL.Image")
     photo = image.fromarray(photos[0])
-    small = int(32 * settings.CIFAR_10_C["pixelate"][severity - 1])
+    small = int(32 * names.CIFAR_10_C["pixelate"][severity - 1])
     resized = photo.resize((small, small), image.Resampling.BOX).resize((32, 32), image.Resampling.BOX)
     ours = corruptions.corrupt(photos[:1], "pixelate", severity)[0].astype(int)
     # Pillow rounds to whole levels in between.
     assert np.abs(ours - np.asarray(resized)).max() <= 1
     file = io.BytesIO()
-    photo.save(file, "JPEG", quality=settings.CIFAR_10_C["jpeg_compression"][severity - 1])
+    photo.save(file, "JPEG", quality=names.CIFAR_10_C["jpeg_compression"][severity - 1])
     ours = corruptions.corrupt(photos[:1], "jpeg_compression", severity)[0].astype(int)
     # Builds of the library may round differently.
     assert np.abs(ours - np.asarray(image.open(file))).mean() < 0.5
@@ -346,9 +345,9 @@ def test_affine_map_takes_moved_corners_back():
 
 def test_spatter_is_water_that_shines_or_mud_that_covers(photos):
     images = photos / np.float32(255)
-    wet = spatter.spatter(images, settings.CIFAR_10_C["spatter"][2], draws(8))
+    wet = weather.spatter(images, names.CIFAR_10_C["spatter"][2], draws(8))
     assert (wet >= images).all() and np.mean(wet > images + 0.02) > 0.02
-    muddy = spatter.spatter(flat(1.0, size=32), settings.CIFAR_10_C["spatter"][4], draws(4))
+    muddy = weather.spatter(flat(1.0, size=32), names.CIFAR_10_C["spatter"][4], draws(4))
     covered = muddy[muddy.min(axis=-1) < 0.9]
     assert len(covered) > 0
     # Between mud brown and white, in every channel alike.
@@ -416,7 +415,7 @@ def test_large_images_take_the_constants_of_imagenet(side, sigma):
 
 
 def test_every_corruption_has_five_severities_for_both_sizes():
-    for table in (settings.CIFAR_10_C, settings.IMAGENET_C):
+    for table in (names.CIFAR_10_C, names.IMAGENET_C):
         assert sorted(table) == sorted(ALL) == sorted(corruptions.CORRUPTIONS)
         assert {len(values) for values in table.values()} == {5}
     assert len(corruptions.STANDARD) == 15

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from athe_tf import data
 from athe_tf.data import augment, corruptions, folder
-from athe_tf.data.corruptions import settings
-from athe_tf.data.corruptions.draws import Draws
-from athe_tf.data.corruptions.jpeg_folders import JpegFolders
-from athe_tf.data.random_resized_crop import RandomResizedCrop
+from athe_tf.data.augment import RandomResizedCrop
+from athe_tf.data.corruptions import names
+from athe_tf.data.corruptions.apply import Draws
+from athe_tf.data.corruptions.sources import JpegFolders
 from athe_tf.data.resize import resize_and_center_crop
 from athe_tf.data.source import chosen_part, part_of
 from athe_tf.data.splits import channel_statistics, held_out_size, hold_out
@@ -86,12 +86,12 @@ def test_the_part_that_a_recipe_is_tried_on_is_that_of_the_first_version():
 def test_the_files_of_a_streamed_folder_are_in_the_order_of_the_first_version(tmp_path):
     write_jpeg_folder(tmp_path, train=3, test=2)
     splits = folder.load(f"folder:{tmp_path}", validation_size=2, image_size=8, streamed=True)
-    names = {
+    found = {
         part: ["/".join(path.split("/")[-2:]).removesuffix(".JPEG") for path in getattr(splits, part).paths]
         for part in ("train", "validation", "test")
     }
     # Of six training files, RandomState(0) holds out 5 and 2; each part is shuffled by RandomState(0) again.
-    assert names == {
+    assert found == {
         "train": ["n1/0", "n1/1", "n0/1", "n0/0"],
         "validation": ["n1/2", "n0/2"],
         "test": ["n1/0", "n1/1", "n0/1", "n0/0"],
@@ -201,7 +201,7 @@ def test_the_constants_of_corruptions_are_the_published_ones():
     """Digests of tables that were compared with the released scripts."""
     digests = [
         hashlib.sha256(repr(sorted(table.items())).encode()).hexdigest()[:16]
-        for table in (settings.CIFAR_10_C, settings.IMAGENET_C)
+        for table in (names.CIFAR_10_C, names.IMAGENET_C)
     ]
     assert digests == ["52334c8c8c199526", "1cb834664f32f56a"]
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from athe_tf import data
 from athe_tf.data import augment, folder
-from athe_tf.data.decoding import ImageDecoder
-from athe_tf.data.random_resized_crop import RandomResizedCrop
+from athe_tf.data.augment import RandomResizedCrop
+from athe_tf.data.encoded import ImageDecoder
 from athe_tf.data.resize import resize, resize_and_center_crop
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.graph_checks import readable_errors

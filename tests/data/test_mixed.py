@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from athe_tf import data
-from athe_tf.data.extra import predictions
-from athe_tf.data.mixed import MixedSet, interleaved
+from athe_tf.data.mixed import MixedSet, interleaved, predictions
 from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
@@ -138,7 +137,9 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_starts(arrays, sett
 
 def test_labels_must_be_classes_of_the_data_set(tmp_path):
     np.savez(tmp_path / "e.npz", image=np.zeros((2, 8, 8, 1), "uint8"), label=np.array([3, 10]))
-    with pytest.raises(InputError, match=r"Labels must lie in 0..9.*Received: 10"):
+    with pytest.raises(
+        InputError, match=r"Labels must be integers in 0..9.*Received: min=3, max=10 in `label`"
+    ):
         build.make_splits(TrainConfig(extra_data=str(tmp_path / "e.npz")))
 
 

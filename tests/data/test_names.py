@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from athe_tf import data
-from athe_tf.data import digits, names, npz
+from athe_tf.data import names, npz
+from athe_tf.data.loading import DIGITS
 from athe_tf.data.splits import channel_statistics
 from athe_tf.utils.errors import InputError
 
@@ -90,7 +91,7 @@ assert "tensorflow_datasets" not in sys.modules
 
 
 def test_digits_are_the_published_ones():
-    parts = npz.read(digits.FILE)
+    parts = npz.read(DIGITS)
     labels = np.concatenate([labels for _, labels in parts.values()])
     # Per class, as the description of the UCI repository counts them.
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
@@ -101,7 +102,7 @@ def test_digits_are_the_published_ones():
     }
     levels = np.unique(np.concatenate([images.ravel() for images, _ in parts.values()]))
     np.testing.assert_array_equal(levels, np.round(np.arange(17) * 255 / 16))
-    with np.load(digits.FILE) as archive:
+    with np.load(DIGITS) as archive:
         digest = hashlib.sha256(b"".join(archive[key].tobytes() for key in sorted(archive.files)))
     assert digest.hexdigest() == "9afe381ae5c64265ef4583851b3d87c0bb33280ae12dbb327d7539722169eff0"
 

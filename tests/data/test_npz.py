@@ -119,7 +119,7 @@ IMAGES = np.zeros([60, 6, 5, 3], np.uint8)
         ),
         (
             {"y_test": np.arange(20) % 4},
-            r"must lie in 0..2 with 3 classes. Received: 3 in `y_test`",
+            r"must be integers in 0..2 with 3 classes. Received: min=0, max=3 in `y_test`",
         ),
         (
             {"y_train": np.arange(60) % 3 + 1},

@@ -9,8 +9,7 @@ import pytest
 from athe_tf.distribution import cluster
 from athe_tf.distribution.cluster import Cluster, expand_hosts, find_cluster, wait_for_workers
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.distribution.startup import initialize
-from athe_tf.distribution.strategy import Distribution, pad_batch
+from athe_tf.distribution.strategy import Distribution, initialize, pad_batch
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_splits

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import athe_tf
+from athe_tf.jobs.locks import LOCK
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import to_json
 from athe_tf.programs.run import train
 from athe_tf.programs.workdir import Workdir, flagfile
-from athe_tf.utils.locks import LOCK
 from tests.small_runs import get_weights, small_cnn_of_one_layer
 from tests.worker_processes import wait_for, workers
 

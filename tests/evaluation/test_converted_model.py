@@ -8,14 +8,14 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks.engine.victim import in_range
+from athe_tf.conversion.runtime_model import open_runtime_model
 from athe_tf.evaluation.converted_model import WITHOUT_PARENT, _masking, evaluate_converted
 from athe_tf.evaluation.model_diagnosis import logarithms
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.runtime_model import open_runtime_model
 from athe_tf.evaluation.sanity import WITHOUT_GRADIENTS
-from athe_tf.evaluation.transferred_attack import TransferredAttack
-from athe_tf.report.json_files import check_schema
+from athe_tf.models.victim import in_range
+from athe_tf.report import schema
+from athe_tf.results.json_files import check_schema
 from athe_tf.saving import convert
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
@@ -42,16 +42,20 @@ def test_the_victim_has_the_logits_of_the_file_and_the_facts_of_the_card(pair):
     assert not any(one.differentiable for one in (victim, in_range(victim, 0, 255), logarithms(victim)))
 
 
-def test_images_of_the_parent_are_tried_on_the_file(pair):
+@pytest.mark.parametrize("name", ["pgd-5", "apgd-ce-5", "fab-5", "deepfool-5", "fmn-5", "cr-1"])
+def test_attacks_follow_the_parent_and_the_file_judges(pair, name):
     net, path, y = pair
-    source = attacks.get("pgd-5", epsilon=EPSILON)
-    parent, victim = athe_tf.victim(net), open_runtime_model(path)
-    result = TransferredAttack(source, parent).run(victim, X, y)
+    attack, victim = attacks.get(name, epsilon=EPSILON), open_runtime_model(path)
+    result = attack.run(victim.replace(source=athe_tf.victim(net)), X, y)
+    wrong = np.asarray(victim.logits(result.x_adv)).argmax(1) != y
     correct = np.asarray(victim.logits(X)).argmax(1) == y
-    fooled = np.asarray(victim.logits(source(parent, X, y))).argmax(1) != y
-    assert fooled[correct].any(), "else the comparison says nothing"
-    np.testing.assert_array_equal(result.success, fooled | ~correct)
+    assert result.success[correct].any() and not result.success.all(), "else the comparison says nothing"
+    np.testing.assert_array_equal(wrong[result.success], True)
     assert result.norm[result.success].max() <= EPSILON + 1e-6
+    # The passes of both are counted apart, and the judge is asked less often than the source.
+    judged = result.memory["judge"][:, 0]
+    assert (judged[correct] >= 1).all() and judged.sum() < result.queries.sum()
+    np.testing.assert_array_equal(judged[~correct], 0)
 
 
 def test_a_file_is_attacked_and_compared_with_its_parent(pair):
@@ -72,7 +76,7 @@ def test_a_file_is_attacked_and_compared_with_its_parent(pair):
     assert found["mean_difference"] == pytest.approx(moved.mean(), rel=1e-4)
     assert found["largest_difference"] == pytest.approx(moved.max(), rel=1e-4)
     assert f"The parent '{net.name}': 100.00 % clean" in repr(result) and not result.warnings
-    check_schema(json.loads(result.to_json()), "evaluation")
+    check_schema(json.loads(result.to_json()), schema("evaluation"))
 
 
 def test_without_a_parent_the_result_warns(pair):

@@ -10,7 +10,6 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import athe_tf
-from athe_tf.attacks.engine.journal import Journal
 from athe_tf.data import corruptions
 from athe_tf.data.corruptions import sources
 from athe_tf.evaluation import corruptions as room
@@ -20,6 +19,7 @@ from athe_tf.evaluation.corruptions import (
     evaluate_corruptions,
     source_identity,
 )
+from athe_tf.jobs.journal import Journal
 from athe_tf.report.sections.corruptions import summary
 from athe_tf.utils.errors import InputError
 
@@ -256,7 +256,8 @@ def test_files_that_do_not_fit_are_refused(model, tmp_path):
         run(folder)
     write_folder(folder)
     np.save(folder / "labels.npy", np.full(20, 99, np.uint8))
-    with pytest.raises(InputError, match=r"Labels must lie in 0..2: the model .* has 3 classes.*99"):
+    message = "in 0..2 with 3 classes. Received: min=99, max=99. Use corruptions of the data set that"
+    with pytest.raises(InputError, match=f"Labels must be integers {message}"):
         run(folder)
 
 

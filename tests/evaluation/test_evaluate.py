@@ -11,9 +11,10 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.evaluation.intervals import wilson_interval
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.report.json_files import check_schema
+from athe_tf.report.reading import schema
+from athe_tf.results.intervals import wilson_interval
+from athe_tf.results.json_files import check_schema
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
@@ -322,7 +323,8 @@ def test_images_of_another_shape_and_labels_of_another_set_are_refused(linear):
 
     for label in (5, 7):
         # A new one each time: the first batch of a callable shows its number of classes.
-        with pytest.raises(InputError, match=f"has 5 classes. Received: a label {label}"):
+        message = f"in 0..4 with 5 classes. Received: min={label}, max={label}. Use the data set that"
+        with pytest.raises(InputError, match=message):
             athe_tf.evaluate(lambda x: linear(x), (IMAGES, np.full(60, label)), attacks=["fgsm"])
 
     def one_number(x):
@@ -370,7 +372,7 @@ def test_the_clean_pass_is_made_once_and_handed_on(linear, monkeypatch):
         assert found == (alone.queries.sum(), alone.gradients.sum())
     # With the stages of a cascade, it is still what the report reads.
     assert result.to_dict()["attacks"][2]["stages"]
-    check_schema(json.loads(result.to_json()), "evaluation")
+    check_schema(json.loads(result.to_json()), schema("evaluation"))
 
 
 def test_a_result_shows_itself(linear):
@@ -383,14 +385,14 @@ def test_a_result_shows_itself(linear):
     assert result._repr_html_().startswith("<pre>&lt;b&gt; on 60 images")
 
 
-def test_a_model_is_opened_from_a_path_and_a_run_is_explained(linear, tmp_path):
+def test_a_model_is_opened_from_a_path_and_a_run_is_its_best_model(linear, tmp_path):
     y = predictions(linear, IMAGES)
     linear.save(tmp_path / "best.keras")
     settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False}
     from_file = athe_tf.evaluate(str(tmp_path / "best.keras"), (IMAGES, y), **settings)
     np.testing.assert_array_equal(from_file.robust, athe_tf.evaluate(linear, (IMAGES, y), **settings).robust)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match=r"folder of a training run.*Give its best model: '.*best.keras'"):
-        athe_tf.evaluate(tmp_path, (IMAGES, y), **settings)
+    from_run = athe_tf.evaluate(tmp_path, (IMAGES, y), **settings)
+    np.testing.assert_array_equal(from_run.robust, from_file.robust)
     with pytest.raises(InputError, match="There is no model at"):
         athe_tf.evaluate(tmp_path / "nothing.keras", (IMAGES, y), **settings)

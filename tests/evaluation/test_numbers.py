@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 
 from athe_tf.attacks.engine.victim import victim
-from athe_tf.evaluation.calibration import calibration, confidences
-from athe_tf.evaluation.examples import choose_examples
-from athe_tf.evaluation.heads import EDGES, angle_counts, angles, head_of
+from athe_tf.evaluation.adversarial_examples import choose_examples
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.intervals import per_class
-from athe_tf.evaluation.under_attack import describe_angles, describe_calibration
+from athe_tf.evaluation.measures import (
+    EDGES,
+    angle_counts,
+    angles,
+    calibration,
+    confidences,
+    describe_angles,
+    describe_calibration,
+    head_of,
+)
 from athe_tf.models.features import penultimate
+from athe_tf.results.intervals import per_class
 from tests.small_runs import tiny_batch, tiny_net
 
 X, Y = tiny_batch(40)

@@ -8,16 +8,15 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.attacks.engine.results import AttackResult, Stage, misclassified
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.evaluation.adversarial_examples import examples_of
 from athe_tf.evaluation.attack_run import _accuracy_after_stages
-from athe_tf.evaluation.clean import KEPT, predict_clean_images
+from athe_tf.evaluation.clean import KEPT, predict_clean_images, read_images
 from athe_tf.evaluation.converted_model import _differences, _masking
-from athe_tf.evaluation.examples import examples_of
-from athe_tf.evaluation.finished_attack import FinishedAttack, merged
-from athe_tf.evaluation.images import read_images
 from athe_tf.evaluation.model_diagnosis import _kind_of, find_better_inputs
 from athe_tf.evaluation.protocols import AttackSpec
-from athe_tf.utils.errors import InputError
+from athe_tf.evaluation.state_folder import FinishedAttack, merged
+from athe_tf.models.victim import Victim
+from athe_tf.results.pictures import EXAMPLE_ARRAYS
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 
@@ -52,20 +51,19 @@ def test_shards_are_put_back_in_the_order_of_the_images():
     whole, rows = cascade(), [np.array([0, 3]), np.array([1, 4]), np.array([2, 5])]
     parts = []
     for number, own in enumerate(rows):
-        examples = {"index": own, "norm": whole.norm[own]}
-        parts.append(FinishedAttack(whole.part(own), own % 2 == 1, 1.5 * (number + 1), examples))
-    found = merged(parts, rows)
+        examples = dict.fromkeys(EXAMPLE_ARRAYS, own)
+        parts.append(FinishedAttack(whole.part(own), own % 2 == 1, 1.5 * (number + 1), examples).arrays())
+    found = FinishedAttack.from_arrays(merged(parts, rows), cascade())
     for name in ("success", "rounds", "norm", "queries"):
         np.testing.assert_array_equal(getattr(found.result, name), getattr(whole, name))
     assert found.eight_bit.tolist() == [False, True, False, True, False, True]
     assert found.seconds == pytest.approx(9.0)
     assert [stage.seconds for stage in found.result.stages] == pytest.approx([3 * 1.234, 15.0])
-    assert found.examples["index"].tolist() == list(range(6))
-    never = FinishedAttack(not_run="no gradients")
-    assert merged([parts[0], never, parts[2]], rows).not_run == "no gradients"
-    parts[1].result.stages = parts[1].result.stages[:1]
-    with pytest.raises(InputError, match="attacked by different cascades"):
-        merged(parts, rows)
+    assert found.examples["index"].tolist() == found.examples["label"].tolist() == list(range(6))
+    never = FinishedAttack(not_run="no gradients").arrays()
+    assert (
+        FinishedAttack.from_arrays(merged([parts[0], never], rows[:2]), cascade()).not_run == "no gradients"
+    )
 
 
 def test_logits_that_are_not_finite_are_wrong():

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from athe_tf.evaluation.calibration import calibration
-from athe_tf.evaluation.example_arrays import EXAMPLE_ARRAYS
-from athe_tf.evaluation.intervals import interval_of, wilson_interval
-from athe_tf.evaluation.result import AttackOutcome, Result
+from athe_tf.evaluation.measures import calibration
+from athe_tf.results.intervals import interval_of, wilson_interval
+from athe_tf.results.pictures import EXAMPLE_ARRAYS
+from athe_tf.results.result import AttackOutcome, Result
 from athe_tf.utils.errors import InputError
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.utils.errors import InputError
 from tests.linear_case import grey_images, linear_model, predictions
 
@@ -110,7 +110,7 @@ def test_shards_of_other_divisions_models_and_versions_are_not_merged(three, mon
     with pytest.raises(InputError, match="model='[0-9a-f]{64}' .in the file"):
         athe_tf.evaluate(linear_model(seed=3), (IMAGES, LABELS), options=options, **SETTINGS)
     with monkeypatch.context() as other:
-        other.setattr("athe_tf.attacks.engine.journal.__version__", "0.0.0")
+        other.setattr("athe_tf.jobs.journal.__version__", "0.0.0")
         with pytest.raises(InputError, match="athe_tf='0.0.0' .in the file"):
             merge(three[0], 3)
     monkeypatch.setattr("tensorflow.__version__", "1.0.0")

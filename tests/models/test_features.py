@@ -6,8 +6,8 @@ import pytest
 
 import athe_tf
 from athe_tf import attacks, training
+from athe_tf.models.card import describe
 from athe_tf.models.features import find_head
-from athe_tf.saving.card import describe
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.small_runs import SHAPE, tiny_batch, tiny_net
 

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from athe_tf import models
-from athe_tf.models.torch_architecture import guess_architecture
-from athe_tf.models.torch_checkpoint import find_state_dict, read_checkpoint
-from athe_tf.models.torch_import import import_checkpoint
-from athe_tf.models.torch_layout import used_tensors
+from athe_tf.conversion.torch_checkpoint import (
+    find_state_dict,
+    read_checkpoint,
+    read_safetensors,
+    write_safetensors,
+)
+from athe_tf.conversion.torch_import import guess_architecture, import_checkpoint
+from athe_tf.conversion.torch_weights import used_tensors
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.safetensors import read_safetensors, write_safetensors
 from tests.models import torch_networks
 from tests.models.torch_networks import CASES, FILE, MEAN, STD, STORED, images, seeded_state
 
@@ -51,6 +54,13 @@ def test_the_architecture_is_told_by_the_tensors():
         expected = CASES[key].name
         assert expected in guess_architecture(seeded_state(shapes)), key
     assert guess_architecture({"encoder.weight": np.ones(3)}) == ()
+
+
+def test_the_order_of_the_tensors_does_not_matter():
+    for key in ("AT_HE", "DeepMind", "PAS VGG", "PAS LeNet"):
+        state = seeded_state(SHAPES[key])
+        ordered = {name: state[name] for name in sorted(state)}  # as safetensors writes them
+        assert imported(key, ordered).net.input_shape[1:] == CASES[key].shape
 
 
 def test_another_architecture_is_refused_with_the_nearest():

@@ -1,20 +1,21 @@
 """bin/analyze: what is refused, and what is written."""
 
+import dataclasses
 import io
 import json
 import pathlib
 import shutil
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
 
 from athe_tf.programs import analyze
-from athe_tf.programs.analysis_display import AnalysisDisplay
-from athe_tf.programs.analysis_session import picture_names
-from athe_tf.programs.config import AnalyzeConfig
-from athe_tf.programs.training_runs import runs_by_steps
+from athe_tf.programs.analysis_session import AnalysisDisplay, AnalysisSession, model_digest, picture_names
+from athe_tf.programs.analyze import runs_by_steps
+from athe_tf.programs.config.analyze import AnalyzeConfig, OwnFlags, SharedFlags
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_net
 
@@ -159,6 +160,21 @@ def test_runs_that_differ_in_more_than_steps_end_with_exit_code_2(start, tmp_pat
     assert "differ in: epochs" in capsys.readouterr().err
 
 
+def test_training_runs_of_a_head_are_one_line(start, files, tmp_path):
+    runs = [run_config(tmp_path / f"{steps}", steps=steps) for steps in (1, 2)]
+    for run in runs:
+        shutil.copy(files / "linear.keras", pathlib.Path(run, "best.keras"))
+    assert start(f"--compare={','.join(runs)}", "--what=training_steps") == 0
+    (line,) = json.loads((tmp_path / "training_steps.json").read_text())["models"]
+    assert line["model"] == "head linear" and line["steps"] == [1, 2]
+
+
+def test_options_of_analyses_hide_no_other_flag():
+    own = {field.name for field in dataclasses.fields(OwnFlags)}
+    assert own == {"space", "directions", "points", "index", "top"}
+    assert own.isdisjoint(field.name for field in dataclasses.fields(SharedFlags))
+
+
 @pytest.fixture
 def counted(monkeypatch):
     """The models that `linearity` was computed for."""
@@ -232,6 +248,44 @@ def test_a_foreign_file_is_not_overwritten(start, tmp_path, name):
     (tmp_path / name).write_text('{"mine": 1}')
     assert start("--model=MODELS/linear.keras", "--what=class_bias") == 2
     assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
+def test_an_analysis_is_kept_as_long_as_nothing_it_depends_on_changes(tmp_path):
+    model = tmp_path / "net.keras"
+    model.write_bytes(b"weights")
+    images = types.SimpleNamespace(fingerprint=lambda: "8 images")
+    config = AnalyzeConfig(model=str(model), what=("hessian",), epsilon=0.1, norm="linf")
+
+    def session(images, **changes):
+        return AnalysisSession(dataclasses.replace(config, **changes), {}, images, None, None)
+
+    def of(what="hessian", label="net", images=images, **changes):
+        return json.dumps(session(images, **changes).identity(what, label, str(model)), sort_keys=True)
+
+    other_images = types.SimpleNamespace(fingerprint=lambda: "9 images")
+    first = of()
+    for other in (
+        of(top=2), of(steps=3), of(seed=1), of(epsilon=0.2), of(norm="l2"), of(max_examples=8),
+        of(split="train"), of(batch_size=2), of(label="mine"), of(images=other_images),
+    ):  # fmt: skip
+        assert other != first
+    # Where it is written, and the flags of other analyses, change nothing.
+    assert of(output="elsewhere") == of(index=3) == of(space="pixels") == of(points=9) == first
+    assert of("decision_map", index=3) != of("decision_map") == of("decision_map", top=2)
+    model.write_bytes(b"others")
+    assert of() != first
+    assert model_digest("module:function") is None
+    assert session(images).identity("training_steps", "net", {1: str(model), 2: "module:function"}) is None
+
+
+def test_the_digest_of_a_folder_sees_all_of_its_files(tmp_path):
+    (tmp_path / "m" / "variables").mkdir(parents=True)
+    (tmp_path / "m" / "saved_model.pb").write_bytes(b"graph")
+    digests = {model_digest(str(tmp_path / "m"))}
+    for content in (b"one", b"two"):
+        (tmp_path / "m" / "variables" / "data").write_bytes(content)
+        digests.add(model_digest(str(tmp_path / "m")))
+    assert len(digests) == 3
 
 
 def test_models_with_equal_names_are_told_apart_by_their_paths():

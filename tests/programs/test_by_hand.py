@@ -4,25 +4,23 @@ Nothing here needs TensorFlow.
 """
 
 import dataclasses
-import itertools
-import json
 import types
 
 import numpy as np
 import pytest
 
-from athe_tf.evaluation.shard import Shard
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs import evaluate
-from athe_tf.programs.analysis_identity import identity, model_digest
-from athe_tf.programs.config import AnalyzeConfig, EvaluateConfig, ReproduceConfig, TrainConfig
+from athe_tf.programs.config import AnalyzeConfig, EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import differences, exact_number, flag_text
-from athe_tf.programs.reproduce_cost import SPEEDS, RunCost
-from athe_tf.programs.reproduce_measures import minutes
-from athe_tf.programs.reproduce_presets import PRESETS, shortened
-from athe_tf.programs.reproduce_statistics import flags_of, mean_interval, paired_interval
-from athe_tf.programs.shard_folder import ShardFolder, found_shards
-from athe_tf.programs.workdir import Workdir, default_workdir, find_model, flagfile, run_of
+from athe_tf.programs.reproduce_plan import PRESETS, ReproduceConfig, shortened
+from athe_tf.programs.reproduce_table import minutes
+from athe_tf.programs.sharded import ShardFolder, found_shards
+from athe_tf.programs.workdir import Workdir, default_workdir, flagfile, run_of
+from athe_tf.results.intervals import mean_interval
+from athe_tf.saving.model_path import find_model
 from athe_tf.utils.errors import InputError
+from benchmarks.results_tables import paired_interval
 
 # The documented defaults; whoever changes one changes every command that leaves it out.
 TRAINING = {
@@ -61,7 +59,7 @@ def test_what_is_left_out_has_its_documented_value(config, expected):
 
 
 def test_an_evaluation_without_a_run_is_within_8_of_255_in_linf():
-    filled = evaluate.fill_from_run(EvaluateConfig(model="m:f", dataset="digits"), None)
+    filled = evaluate.complete(EvaluateConfig(model="m:f", dataset="digits"), None)
     assert (filled.norm, filled.epsilon) == ("linf", 8 / 255)
 
 
@@ -74,9 +72,9 @@ def write_run(folder, **settings):
 
 def test_an_evaluation_takes_what_is_left_out_from_the_run(tmp_path):
     run = write_run(tmp_path / "run", norm="l2", epsilon=0.5, head="he", dataset="digits")
-    filled = evaluate.fill_from_run(EvaluateConfig(model=str(run.folder)), run)
+    filled = evaluate.complete(EvaluateConfig(model=str(run.folder)), run)
     assert (filled.dataset, filled.norm, filled.epsilon) == ("digits", "l2", 0.5)
-    own = evaluate.fill_from_run(EvaluateConfig(model=str(run.folder), epsilon=0.25, norm="linf"), run)
+    own = evaluate.complete(EvaluateConfig(model=str(run.folder), epsilon=0.25, norm="linf"), run)
     assert (own.norm, own.epsilon) == ("linf", 0.25)
 
 
@@ -141,42 +139,6 @@ def test_a_number_in_a_file_is_read_as_the_same_number(value):
     assert flag_text((value, True)) == f"{exact_number(value)},true"
 
 
-def test_an_analysis_is_kept_as_long_as_nothing_it_depends_on_changes(tmp_path):
-    model = tmp_path / "net.keras"
-    model.write_bytes(b"weights")
-    images = types.SimpleNamespace(fingerprint=lambda: "8 images")
-    config = AnalyzeConfig(model=str(model), what=("hessian",), epsilon=0.1, norm="linf")
-
-    def of(what="hessian", label="net", images=images, **changes):
-        found = identity(dataclasses.replace(config, **changes), what, label, [str(model)], images)
-        return json.dumps(found, sort_keys=True)
-
-    other_images = types.SimpleNamespace(fingerprint=lambda: "9 images")
-    first = of()
-    for other in (
-        of(top=2), of(steps=3), of(seed=1), of(epsilon=0.2), of(norm="l2"), of(max_examples=8),
-        of(split="train"), of(batch_size=2), of(label="mine"), of(images=other_images),
-    ):  # fmt: skip
-        assert other != first
-    # Where it is written, and the flags of other analyses, change nothing.
-    assert of(output="elsewhere") == of(index=3) == of(space="pixels") == of(points=9) == first
-    assert of("decision_map", index=3) != of("decision_map") == of("decision_map", top=2)
-    model.write_bytes(b"others")
-    assert of() != first
-    assert model_digest("module:function") is None
-    assert identity(config, "hessian", "net", [str(model), "module:function"], images) is None
-
-
-def test_the_digest_of_a_folder_sees_all_of_its_files(tmp_path):
-    (tmp_path / "m" / "variables").mkdir(parents=True)
-    (tmp_path / "m" / "saved_model.pb").write_bytes(b"graph")
-    digests = {model_digest(str(tmp_path / "m"))}
-    for content in (b"one", b"two"):
-        (tmp_path / "m" / "variables" / "data").write_bytes(content)
-        digests.add(model_digest(str(tmp_path / "m")))
-    assert len(digests) == 3
-
-
 def test_a_mean_over_seeds_has_the_interval_of_student():
     # Mean 2, deviation 1 with n - 1, and 4.3027 is the 97.5 % quantile of t with 2 degrees of freedom.
     half = 4.302652729911275 / 3**0.5
@@ -185,8 +147,12 @@ def test_a_mean_over_seeds_has_the_interval_of_student():
         mean_interval([1.0])
 
 
+def bits(text):
+    return np.array([letter == "1" for letter in text])
+
+
 def test_a_difference_on_the_same_images_has_a_paired_interval():
-    one, other = flags_of("11110000"), flags_of("11000001")
+    one, other = bits("11110000"), bits("11000001")
     # Differences 0, 0, 1, 1, 0, 0, 0, -1: mean 1/8, sum of squares 3 - 8/64, over 7.
     half = 1.959963984540054 * ((3 - 1 / 8) / 7) ** 0.5 / 8**0.5
     assert paired_interval(one, other) == pytest.approx((1 / 8 - half, 1 / 8 + half))
@@ -199,13 +165,6 @@ def test_training_times_are_minutes_of_all_epochs_or_of_one(tmp_path):
     (tmp_path / "metrics.csv").write_text("epoch,seconds\n1,60\n2,180\n3,120\n")
     run = types.SimpleNamespace(folder=str(tmp_path))
     assert minutes(run, "minutes").value == 6.0 and minutes(run, "minutes_per_epoch").value == 2.0
-
-
-def test_the_cost_of_a_run_is_passes_times_images_times_epochs():
-    cost = RunCost(passes_per_step=23, images=48_896, epochs=2, network="wrn-34-10")
-    assert cost.passes == 23 * 48_896 * 2
-    assert cost.seconds == pytest.approx(cost.passes / SPEEDS["wrn-34-10"][0])
-    assert dataclasses.replace(cost, network="unknown").seconds is None
 
 
 def test_a_budget_shortens_everything_that_counts_epochs():
@@ -241,7 +200,7 @@ def test_a_shard_that_was_finished_stays_finished_when_its_command_is_given_agai
     one = ShardFolder(tmp_path, Shard(1, 2))
     with one.held(config):
         assert not one.finished and one.sign.exists()
-        one.finish(config)
+        one.write(config, True)
     assert one.finished and not one.sign.exists()
     with one.held(config):
         assert one.finished
@@ -267,9 +226,3 @@ def test_the_command_of_an_evaluation_names_every_setting_that_was_given():
     words = evaluate.repeat_command(EvaluateConfig(**changed)).split()
     given = dict(word.removeprefix("--").split("=") for word in words[1:])
     assert given == {name: flag_text(value) for name, value in changed.items()}
-
-
-def test_flags_are_read_image_by_image():
-    np.testing.assert_array_equal(flags_of("101"), [True, False, True])
-    pairs = itertools.product("01", repeat=2)
-    assert [flags_of("".join(pair)).sum() for pair in pairs] == [0, 1, 1, 2]

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.recipes import with_recipes
 from athe_tf.programs.train import PROGRAM
 from athe_tf.utils.errors import InputError
 
@@ -44,6 +45,25 @@ def test_a_config_is_valid_and_its_header_says_all(name):
     named = ("standard", "pgd_at", "alp", "trades", "fast_at", "free_at", "mart", "llr", "cure", *FRAMEWORKS)
     part = next(part for part in named if part in name)
     assert config.framework == FRAMEWORKS.get(part, part)
+
+
+def flags_in(path):
+    """The lines of a config, and what the files that it includes set before."""
+    own = [line for line in path.read_text().splitlines() if line.startswith("--")]
+    included = [line for line in own if line.startswith("--flagfile=")]
+    before = with_recipes([f"--flagfile={path.parent / line.partition('=')[2]}" for line in included])
+    return own, included, dict(line.partition("=")[::2] for line in before)
+
+
+def test_configs_share_what_they_have_in_common():
+    bases = set(FOLDER.glob("base/*.flags"))
+    used = set()
+    for path in [*FILES, *bases]:
+        own, included, before = flags_in(path)
+        repeated = [line for line in own if line.partition("=")[::2] in before.items()]
+        assert own[: len(included)] == included and not repeated, path
+        used |= {(path.parent / line.partition("=")[2]).resolve() for line in included}
+    assert bases <= used
 
 
 def passes(config):
@@ -176,6 +196,8 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"awp_start": 5.0}, "Add --awp_gamma"),
         ({"awp_gamma": 0.01, "awp_start": 500.0}, "--awp_start must lie before the last epoch"),
         ({"learning_rate": float("inf")}, "finite number larger than 0. Received: --learning_rate=inf"),
+        ({"logit_scale": "inf"}, "--logit_scale must be 'model' or a finite number. Received: .*=inf"),
+        ({"logit_scale": "nan"}, "--logit_scale must be 'model' or a number larger than 0. Received: .*=nan"),
         ({"weight_decay": float("nan")}, "must be finite and not negative. Received: --weight_decay=nan"),
         ({"validation_attack": "autoattack"}, "for bin/evaluate.*Use an attack such as pgd-10 or swift"),
         ({"validation_attack": "pgd10"}, "Unknown attack 'pgd10'. Did you mean 'pgd-10'"),

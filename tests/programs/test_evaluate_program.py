@@ -12,17 +12,16 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
-from athe_tf.evaluation.progress import EvaluationProgress
-from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.result import AttackOutcome
+from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
+from athe_tf.jobs.locks import LOCK
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
 from athe_tf.programs.output_folder import held, prepared
+from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
-from athe_tf.utils.locks import LOCK
 from tests.small_runs import tiny_batch, tiny_net
 
 X, _ = tiny_batch(40)
@@ -132,6 +131,9 @@ def test_input_that_cannot_work_ends_with_a_message_and_code_2(
         ({"protocol": "quick", "attacks": ("fgsm",)}, "either --protocol or --attacks"),
         ({"protocol": "transfer"}, "--substitutes"),
         ({"logit_scale": "-1"}, "--logit_scale must be 'model' or a number larger than 0"),
+        ({"logit_scale": "inf"}, "--logit_scale must be 'model' or a finite number. Received: .*=inf"),
+        ({"margin": float("nan")}, "--margin must be finite and not negative. Received: --margin=nan"),
+        ({"margin": float("inf")}, "--margin must be finite and not negative. Received: --margin=inf"),
         ({"verify_with": ("art", "foolbx")}, "Did you mean 'foolbox'"),
         ({"epsilons": (0.1, 8.0)}, "Did you mean --epsilon=8/255"),
     ],
@@ -143,19 +145,19 @@ def test_flags_are_checked_before_tensorflow(flags, message):
 
 def test_a_published_radius_comes_before_that_of_the_training():
     config = EvaluateConfig(model="m:f", dataset="digits", protocol="imagenet")
-    assert program.fill_from_run(config, None).epsilon == pytest.approx(4 / 255)
+    assert program.complete(config, None).epsilon == pytest.approx(4 / 255)
     own = EvaluateConfig(model="m:f", dataset="digits", protocol="imagenet", epsilon=0.1)
-    assert program.fill_from_run(own, None).epsilon == 0.1
+    assert program.complete(own, None).epsilon == 0.1
     quick = EvaluateConfig(model="m:f", dataset="digits", protocol="quick")
-    assert program.fill_from_run(quick, None).epsilon == pytest.approx(8 / 255)
+    assert program.complete(quick, None).epsilon == pytest.approx(8 / 255)
 
 
 def test_the_protocol_of_pas_takes_the_form_of_the_data_set():
     on_mnist = EvaluateConfig(model="m:f", dataset="mnist", protocol="pas")
-    filled = program.fill_from_run(on_mnist, None)
+    filled = program.complete(on_mnist, None)
     assert (filled.protocol, filled.epsilon) == ("pas_mnist", 0.4)
     on_cifar = EvaluateConfig(model="m:f", dataset="cifar10", protocol="pas")
-    assert program.fill_from_run(on_cifar, None).epsilon == 8 / 255
+    assert program.complete(on_cifar, None).epsilon == 8 / 255
 
 
 def test_the_scale_of_the_logits_reaches_the_attacks(folder, tmp_path, monkeypatch):
@@ -312,7 +314,7 @@ def test_a_run_and_its_report_go_together(folder, tmp_path, monkeypatch):
     flags = [f"--model={run}", "--protocol=transfer", f"--substitutes={folder / 'net.keras'},{run}"]
     assert call(monkeypatch, *flags, f"--output={out}", "--nochecks") == 0
     stored = json.loads((out / "evaluation.json").read_text())
-    assert stored["run"] == ".." and stored["format"] == 2
+    assert stored["run"] == ".." and stored["format"] == 3
     assert stored["transfer"]["targets"] == [str(run), str(folder / "net.keras")]
     page = (out / "report.html").read_text()
     assert "Settings of the training run" in page

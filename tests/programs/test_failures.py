@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from athe_tf.programs.command_line import Program
-from athe_tf.programs.config import ReportConfig
 from athe_tf.programs.failures import explain
+from athe_tf.programs.report import ReportConfig
 from athe_tf.utils.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

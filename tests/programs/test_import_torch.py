@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import athe_tf
-from athe_tf.utils.safetensors import write_safetensors
+from athe_tf.conversion.torch_checkpoint import write_safetensors
 from tests.models.torch_networks import FILE, images, seeded_state
 from tests.warm_processes import run_program
 

@@ -36,12 +36,47 @@ def test_a_name_stands_for_the_file_of_the_recipe(arguments):
 def test_a_file_of_that_name_wins(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits_trades_he").write_text("--epochs=2\n")
-    assert with_recipes(["x", "--flagfile=digits_trades_he"]) == ["x", "--flagfile=digits_trades_he"]
-    assert with_recipes(["x", f"--flagfile={DIGITS}", "flagfile=a"]) == [
+    assert with_recipes(["x", "--flagfile=digits_trades_he"]) == ["x", "--epochs=2"]
+    assert with_recipes(["x", "flagfile=a", "--", "--flagfile=b"]) == [
         "x",
-        f"--flagfile={DIGITS}",
         "flagfile=a",
+        "--",
+        "--flagfile=b",
     ]
+
+
+def test_a_file_may_include_others_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "mine.flags").write_text(
+        "# Mine.\n--flagfile=parts/rate.flags\n--flagfile=digits_trades_he\n"
+        "--flagfile=elsewhere\n--epochs=3\n"
+    )
+    (tmp_path / "here" / "parts").mkdir()
+    (tmp_path / "here" / "parts" / "rate.flags").write_text("// Mine.\n--learning_rate=0.3\n\n")
+    (tmp_path / "elsewhere").write_text("--momentum=0.5")
+    found = with_recipes(["x", "--flagfile=here/mine.flags", "--beta=3"])
+    assert found[:2] == ["x", "--learning_rate=0.3"] and found[-3:] == [
+        "--momentum=0.5",
+        "--epochs=3",
+        "--beta=3",
+    ]
+    assert {"--framework=trades", "--head=he"} <= set(found) and not any("flagfile" in flag for flag in found)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("--flagfile=a.flags", "includes itself. Received: '.*a.flags'"),
+        ("--flagfile=digits_trade_he", "no recipe 'digits_trade_he'.*such as digits_trades_he, "),
+        ("--flagfile=.", "cannot be opened: Is a directory: '.'"),
+    ],
+)
+def test_a_file_that_cannot_be_included_is_refused(text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.flags").write_text(text)
+    with pytest.raises(InputError, match=message):
+        with_recipes(["bin/train", "--flagfile=a.flags"])
 
 
 @pytest.mark.parametrize(
@@ -96,8 +131,9 @@ def run_installed(folder, *arguments):
 
 
 def test_an_installed_package_has_the_recipes_and_names_itself(installed):
-    have = {path.name for path in (installed / "athe_tf" / "recipes").iterdir()}
-    assert have == {path.name for path in ROOT.glob("configs/*")}
+    recipes_there = installed / "athe_tf" / "recipes"
+    have = {path.relative_to(recipes_there) for path in recipes_there.rglob("*")}
+    assert have == {path.relative_to(ROOT / "configs") for path in ROOT.glob("configs/**/*")}
     shown = run_installed(installed, "--helpshort").stdout
     assert "athe-tf-train --flagfile=digits_trades_he --workdir" in shown and "bin/" not in shown
     assert run_installed(installed, "--version").stdout.startswith("athe-tf-train: athe_tf ")

@@ -1,4 +1,4 @@
-"""`bin/reproduce`: what it plans, what that costs, what it measures, and the input it refuses."""
+"""`bin/reproduce`: what it plans, what it measures, and the input it refuses."""
 
 import dataclasses
 import json
@@ -7,17 +7,15 @@ import sys
 
 import pytest
 
-from athe_tf import data
 from athe_tf.programs import reproduce, train
-from athe_tf.programs.build import make_trainer
-from athe_tf.programs.config import EvaluateConfig, ReproduceConfig
+from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import given_settings
-from athe_tf.programs.reproduce_cost import cost_of
-from athe_tf.programs.reproduce_measures import Measured, accuracy, cell, is_done, show_table
-from athe_tf.programs.reproduce_presets import PRESETS, Preset
-from athe_tf.programs.reproduce_table import make_plan, papers, planned_run
+from athe_tf.programs.reproduce_plan import PRESETS, Preset, ReproduceConfig, make_plan, papers, planned_run
+from athe_tf.programs.reproduce_table import Measured, accuracy, cell, is_done, show_table
+from athe_tf.results import Result
 from athe_tf.utils.errors import InputError
 from benchmarks.results_tables import RUNS, label_of
+from tests.report_case import full_evaluation, small_evaluation
 
 TABLES = list(dict.fromkeys(row["table"] for row in papers()["rows"]))
 
@@ -101,13 +99,6 @@ def test_the_study_repeats_the_runs_in_results(stored):
     assert as_json == {name: stored[name] for name in shared}
 
 
-@pytest.mark.parametrize("recipe", ["pgd_at_he", "trades", "alp", "fast_at", "free_at", "llr", "standard"])
-def test_the_cost_is_that_of_the_trainer(recipe):
-    run = mini_run(f"cifar_{recipe}")
-    small = dataclasses.replace(run.config, model="small_cnn", dataset="digits", augmentation="none")
-    assert cost_of(run).passes_per_step == sum(make_trainer(small, data.load("digits")).cost())
-
-
 def test_a_plan_needs_no_tensorflow():
     code = (
         "import sys; from athe_tf.programs.reproduce import PROGRAM; sys.argv[1:] = ['--table=3', '--plan'];"
@@ -115,9 +106,9 @@ def test_a_plan_needs_no_tensorflow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    # 5 passes of 382 * 128 images in 10 epochs, at 4,150 per second.
-    assert "to train; 5 network passes per step, 10 epochs; about 9 min 49 s on two CPU cores" in done.stdout
-    assert "To train: 18 runs" in done.stdout
+    assert "To train: 18 runs. Add --plan to a command of bin/train to measure" in done.stdout
+    recipe = "bin/train --flagfile=configs/cifar_fast_at.flags"
+    assert f"  {recipe} " in done.stdout and done.stdout.count("    to train\n") == 18
     folder = "runs/reproduce/mini/cifar_fast_at_seed0"
     flags = f"--model={folder} --protocol=table3 --max_examples=500 --output={folder}/evaluation_table3"
     assert f"  bin/evaluate {flags}\n    to run\n" in done.stdout
@@ -147,20 +138,19 @@ def test_a_damaged_evaluation_is_named(tmp_path):
         is_done(EvaluateConfig(model="runs/a", protocol="table3", output=str(tmp_path)))
 
 
-def evaluation(**changed):
-    found = {"model": "runs/a", "clean_accuracy": 0.9, "clean_interval": [0.8, 0.95]}
+def evaluation():
+    found = full_evaluation() | {"model": "runs/a", "clean_accuracy": 0.9, "clean_interval": [0.8, 0.95]}
     found |= {"worst_case_accuracy": 0.4, "worst_case_interval": [0.3, 0.5]}
-    found["attacks"] = [
-        {"name": "pgd-20", "accuracy": 0.5, "interval": [0.4, 0.6]},
-        {"name": "adaptive-pgd-20", "not_run": "no head"},
-    ]
-    found["corruptions"] = {"mca": 0.7, "accuracy": {"fog": [0.9, 0.8, 0.7, 0.6, 0.5]}}
+    pgd = {**found["attacks"][1], "accuracy": 0.5, "interval": [0.4, 0.6]}
+    found["attacks"] = [pgd, {"name": "adaptive-pgd-20", "not_run": "no head"}]
+    fog = {"fog": [0.9, 0.8, 0.7, 0.6, 0.5]}
+    found["corruptions"] = {"mca": 0.7, "severities": [1, 2, 3, 4, 5], "accuracy": fog}
     found["transfer"] = {
         "sources": ["runs/a, pgd-10", "runs/b, pgd-10"],
         "targets": ["runs/a", "runs/b"],
         "accuracy": [[0.1, 0.2], [0.3, 0.4]],
     }
-    return found | changed
+    return Result.from_dict(found)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +189,7 @@ def test_another_data_dir_is_the_same_evaluation(tmp_path):
     one = EvaluateConfig(model="runs/a", protocol="table3", max_examples=5, output=str(tmp_path))
     assert not is_done(one)
     command = reproduce.evaluate.repeat_command(dataclasses.replace(one, data_dir="/data"))
-    (tmp_path / "evaluation.json").write_text(json.dumps({"command": command}))
+    (tmp_path / "evaluation.json").write_text(json.dumps(small_evaluation(command=command)))
     assert is_done(one)
     assert not is_done(dataclasses.replace(one, max_examples=6))
 
@@ -214,7 +204,7 @@ def digits_table(monkeypatch):
     columns += [{"name": "Clean", "measure": "clean", "published": 60.0}]
     row["columns"] = [*row["columns"], *columns]
     monkeypatch.setattr(
-        "athe_tf.programs.reproduce_table.papers", lambda: {"papers": papers()["papers"], "rows": [row]}
+        "athe_tf.programs.reproduce_plan.papers", lambda: {"papers": papers()["papers"], "rows": [row]}
     )
     preset = Preset("one epoch", max_examples=10, epochs={"digits": 1}, models={"digits": "small_cnn"})
     monkeypatch.setitem(PRESETS, "mini", preset)

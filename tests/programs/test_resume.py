@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 from athe_tf.data import ImageSet, MixedSet, load, with_extra
+from athe_tf.jobs.locks import LOCK, lock_name, locked
 from athe_tf.programs import run
 from athe_tf.programs.callbacks import BestKeeper
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run import train
-from athe_tf.programs.run_identity import check_identity, run_identity
-from athe_tf.programs.run_state import RunProgress, load_state, save_state
+from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity, save_state
 from athe_tf.programs.train import action
 from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.training.options import FRAMEWORKS
 from athe_tf.training.standard import Standard
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.locks import LOCK, lock_name, locked
 from tests.small_runs import (
     after_step,
     assert_equal_weights,
@@ -234,6 +233,23 @@ def test_a_second_call_removes_what_a_failing_disk_kept_at_the_end(tmp_path, cap
     assert "is finished" in capsys.readouterr().out and workdir.previous_epoch.parent.exists()
 
 
+def test_files_of_the_user_beside_the_backup_survive_the_end_of_a_run_and_a_second_call(tmp_path, capsys):
+    config = settings("standard", tmp_path / "run", epochs=1)
+    mine = Workdir(config.workdir).backup.parent / "thesis.tex"
+    others = mine.with_name("old") / "state.npz"
+    Workdir(config.workdir).claim(config)
+    for path in (mine, others):
+        path.parent.mkdir(parents=True)
+        path.write_text("my only copy")
+    train_tiny(config)
+    assert sorted(mine.parent.rglob("*")) == [others.parent, others, mine]
+    Workdir(config.workdir).previous_epoch.touch()
+    action(config, {"plan": False})
+    assert "is finished" in capsys.readouterr().out
+    assert sorted(mine.parent.rglob("*")) == [others.parent, others, mine]
+    assert mine.read_text() == others.read_text() == "my only copy"
+
+
 def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
     path = tmp_path / "best.keras"
     keeper = BestKeeper(path, RunProgress())
@@ -354,7 +370,7 @@ def test_a_run_is_not_resumed_on_other_data(interrupted, changes, message, tmp_p
 
 def test_a_run_is_not_resumed_by_another_version(interrupted, tmp_path, monkeypatch):
     shutil.copytree(interrupted, tmp_path / "run")
-    monkeypatch.setattr("athe_tf.programs.run_identity.__version__", "99.0")
+    monkeypatch.setattr("athe_tf.programs.run_state.__version__", "99.0")
     with pytest.raises(InputError, match=r"version of athe_tf: 99.0 \(in the backup: "):
         train_tiny(settings("standard", tmp_path / "run"))
 

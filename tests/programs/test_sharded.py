@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from athe_tf.evaluation.progress_display import ProgressDisplay
-from athe_tf.evaluation.shard import Shard
+from athe_tf.evaluation.progress import ProgressDisplay
+from athe_tf.jobs.shard import Shard
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import report as report_program
-from athe_tf.programs.config import EvaluateConfig, ReportConfig
-from athe_tf.programs.shard_folder import ShardFolder
-from athe_tf.programs.sharded import ShardLost, wait_for_shards
+from athe_tf.programs.config import EvaluateConfig
+from athe_tf.programs.report import ReportConfig
+from athe_tf.programs.sharded import ShardFolder, ShardLost, wait_for_shards
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
 from tests.worker_processes import wait_for, workers
@@ -133,7 +133,7 @@ def test_workers_wait_for_signs_of_life(case, tmp_path):
         wait_for_shards(folders, ("a:1", "b:1"), config, clock=lambda: now[0], sleep=sleep)
 
     with folders[0].held(config):
-        folders[0].finish(config)
+        folders[0].write(config, finished=True)
     with pytest.raises(InputError, match="Waited 10 s for shard 2/2 .worker b:1., but there is no sign"):
         wait(lambda: None)
     assert now[0] < 20
@@ -145,7 +145,7 @@ def test_workers_wait_for_signs_of_life(case, tmp_path):
         def live():
             folders[1].sign.write_text(next(lives, ""))
             if next(lives, None) is None:
-                folders[1].finish(config)
+                folders[1].write(config, finished=True)
 
         now[0] = 0.0
         wait(live)

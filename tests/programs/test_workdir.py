@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
+from athe_tf.jobs.locks import LOCK
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import FORMAT, from_json, to_json
 from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
-from athe_tf.utils.locks import LOCK
 
 
 def make_config(beta=3.0):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from athe_tf.report.accessors import at_headline
-from athe_tf.report.charts import Bar
+from athe_tf.drawing.charts import Bar
 from athe_tf.report.comparison import compare
 from athe_tf.report.comparison_page import render_comparison
 from athe_tf.report.evaluation_page import render
@@ -15,6 +14,7 @@ from athe_tf.report.sections.attacks import ATTACKED, CLEAN, HEAD, OUTSIDE, WORS
 from athe_tf.report.sections.curve import worst_case
 from athe_tf.report.sections.images import MOST_EXAMPLES, section
 from athe_tf.report.sections.training import lines
+from athe_tf.results.result import AttackOutcome, Result
 from tests.page_parts import Page
 from tests.report_case import CONFIG, example_images, full_evaluation, small_evaluation, write_evaluation
 
@@ -103,7 +103,7 @@ def test_a_curve_has_its_points_in_a_band_of_its_intervals():
 
 
 def test_bars_have_the_intervals_of_their_rows_and_the_color_of_their_kind():
-    assert bars(distinct()) == [
+    assert bars(Result.from_dict(distinct())) == [
         Bar("clean", 0.92, [0.86, 0.96], CLEAN),
         Bar("fgsm", 0.61, [0.51, 0.71], ATTACKED),
         Bar("autoattack", 0.52, [0.42, 0.62], ATTACKED),
@@ -111,13 +111,13 @@ def test_bars_have_the_intervals_of_their_rows_and_the_color_of_their_kind():
         Bar("pgd-20 @ 0.1", 0.71, [0.63, 0.79], ATTACKED),
         Bar("worst case", 0.41, [0.34, 0.48], WORST),
     ]
-    assert [bar.label for bar in bars({**distinct(), "curve": CURVE})] == [
+    assert [bar.label for bar in bars(Result.from_dict({**distinct(), "curve": CURVE}))] == [
         "clean", "fgsm", "autoattack", "spatial", "worst case"
     ]  # fmt: skip
 
 
 def test_the_model_card_has_the_cells_of_the_page():
-    card = model_card(SavedEvaluation(distinct()))
+    card = model_card(SavedEvaluation(Result.from_dict(distinct())))
     table = [line for line in card.splitlines() if line.startswith("| ")]
     assert table[2:] == [
         "| clean |  | 92.00 % | 86.0 to 96.0 |",
@@ -131,7 +131,7 @@ def test_the_model_card_has_the_cells_of_the_page():
 
 
 def test_robustbench_gets_the_clean_the_worst_and_the_autoattack_accuracy_each_in_its_place():
-    info = model_info(SavedEvaluation(distinct()))
+    info = model_info(SavedEvaluation(Result.from_dict(distinct())))
     assert (info["clean_acc"], info["reported"], info["autoattack_acc"]) == ("92.00", "41.00", "52.00")
     assert info["eps"] == "0.2" and info["dataset"] == "digits"
     assert info["footnote"] == "Measured on 200 images of digits (test)."
@@ -220,7 +220,9 @@ def test_learning_curves_are_those_of_their_columns():
 
 def test_the_first_examples_are_shown_and_no_more_than_fit():
     examples = example_images(MOST_EXAMPLES + 3, size=2)
-    page = Page(section(SavedEvaluation(distinct(), examples=examples)).html)
+    result = Result.from_dict(distinct())
+    result.pictures = examples
+    page = Page(section(SavedEvaluation(result)).html)
     assert len(page.all("img")) == 3 * MOST_EXAMPLES == 36
     # Example 1 has class 1, is taken for 1 when clean and for 4 after the attack, and has a norm of 0.1.
     assert "class 1, perturbation 0.1 clean: 1 autoattack: 4 difference \N{MULTIPLICATION SIGN}5" in page.text
@@ -234,7 +236,9 @@ def test_the_first_examples_are_shown_and_no_more_than_fit():
 
 @pytest.mark.parametrize("epsilon, same", [(0.2, True), (0.2 + 1e-12, True), (0.2 + 1e-6, False)])
 def test_an_attack_of_the_evaluations_radius_is_recognized_up_to_rounding(epsilon, same):
-    assert at_headline({"epsilon": epsilon}, {"epsilon": "0.2"}) is same
+    result = Result.from_dict(distinct())
+    assert result.at_headline(AttackOutcome("fgsm", None, epsilon=epsilon)) is same
+    assert result.at_headline(AttackOutcome("fgsm", None))  # by default that of the evaluation
 
 
 def test_cells_of_a_comparison_are_by_model_and_attack(tmp_path):

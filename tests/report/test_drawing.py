@@ -9,16 +9,16 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-import athe_tf.report
-from athe_tf.report import png
-from athe_tf.report.charts import Bar, Series, bar_chart, histogram, line_chart, reliability_chart
+import athe_tf.drawing
+from athe_tf.drawing import png
+from athe_tf.drawing.charts import Bar, Series, bar_chart, histogram, line_chart, reliability_chart
+from athe_tf.drawing.markup import Markup, join, shaded, table, tag
+from athe_tf.drawing.plot import Axis, Plot, number_axis, share_axis
 from athe_tf.report.format import duration, percent, value_text
-from athe_tf.report.markup import Markup, join, shaded, table, tag
-from athe_tf.report.plot import Axis, Plot, number_axis, share_axis
 from athe_tf.report.sections.curve import epsilon_axis, survivors
 from athe_tf.report.sections.images import MOST_PIXELS, amplified, shrunk, thinned
 
-STYLE = (pathlib.Path(athe_tf.report.__file__).parent / "style.css").read_text()
+STYLE = (pathlib.Path(athe_tf.drawing.__file__).parent / "style.css").read_text()
 
 
 @pytest.mark.parametrize("shape", [(5, 7, 3), (5, 7, 1), (4, 4)])
@@ -126,8 +126,7 @@ def test_an_axis_of_epsilons_counts_in_pixels_where_the_epsilons_do():
 def test_survivors_of_a_minimum_norm_attack():
     norms = np.random.default_rng(0).exponential(0.1, 200)
     norms[norms > 0.4] = np.inf
-    given = [None if np.isinf(norm) else float(norm) for norm in norms]
-    for at, share in survivors(given, highest=0.3, points=7):
+    for at, share in survivors(norms, highest=0.3, points=7):
         assert share == pytest.approx((norms > at).mean())
     # A perturbation as long as epsilon is within epsilon.
     assert survivors([0.0, 0.25, 0.5, None], highest=0.5, points=3) == [(0.0, 0.75), (0.25, 0.5), (0.5, 0.25)]

@@ -12,14 +12,16 @@ import pytest
 
 import athe_tf
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.result import Result
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config.serialization import schema_properties
 from athe_tf.report.comparison import compare
 from athe_tf.report.evaluation_page import render
-from athe_tf.report.json_files import check_schema, schema
-from athe_tf.report.reading import find_evaluation, read_evaluation, read_metrics
+from athe_tf.report.reading import read_evaluation, read_metrics, schema
 from athe_tf.report.sections import ORDER
 from athe_tf.report.writing import WRITTEN
+from athe_tf.results.file_format import checked
+from athe_tf.results.json_files import check_schema
+from athe_tf.results.result import Result, find_evaluation
 from athe_tf.utils.digests import file_digest
 from tests.page_parts import Page
 from tests.report_case import (
@@ -346,9 +348,11 @@ def test_the_config_of_something_else_is_refused(config, message, tmp_path):
 
 def test_the_schema_knows_every_setting_that_determines_a_run():
     fields = dataclasses.fields(TrainConfig)
-    known = set(schema("config")["properties"])
-    assert {field.name for field in fields if not field.metadata.get("runtime")} <= known
-    assert not {field.name for field in fields if field.metadata.get("runtime")} & known
+    known = schema("config")["properties"]
+    assert {field.name for field in fields if not field.metadata.get("runtime")} <= set(known)
+    assert not {field.name for field in fields if field.metadata.get("runtime")} & set(known)
+    # The file is what the settings say; its order is that of the rows of a report.
+    assert known == schema_properties(TrainConfig)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +389,7 @@ def test_the_schema_knows_every_setting_that_determines_a_run():
             "at 'transfer.accuracy': expected lists",
         ),
         ({"corruptions": {"severities": [1], "accuracy": {"fog": []}}}, "at 'corruptions': expected lists"),
-        ({"format": 3}, "reads formats 1 to 2. Received: .* of format '3'. Update athe_tf"),
+        ({"format": 4}, "reads formats 1 to 3. Received: .* of format '4'. Update athe_tf"),
         ({"format": "two"}, "Received: .* of format 'two'"),
     ],
 )
@@ -450,9 +454,10 @@ def test_reports_do_not_need_tensorflow():
 
 
 def test_the_examples_of_these_tests_fit_the_schema():
-    check_schema(full_evaluation(), "evaluation")
-    check_schema(small_evaluation(), "evaluation")
-    check_schema(CONFIG, "config")
+    for data in (full_evaluation(), small_evaluation()):
+        latest, version = checked(data, "this")
+        assert version == 2 and checked(latest, "this") == (latest, 3)
+    check_schema(CONFIG, schema("config"))
 
 
 def test_an_evaluation_without_a_version_is_read_and_the_page_says_so(tmp_path):
@@ -462,7 +467,7 @@ def test_an_evaluation_without_a_version_is_read_and_the_page_says_so(tmp_path):
     page, card, _ = athe_tf.report.write(folder)
     for path in (page, card):
         assert "This evaluation has format 1" in path.read_text()
-    assert "Run the evaluation again to get format 2" in str(compare([read_evaluation(folder)]))
+    assert "Run the evaluation again to get format 3" in str(compare([read_evaluation(folder)]))
     data["attacks"] = 3
     with pytest.raises(athe_tf.InputError, match="expected a list of attacks.* It has format 1. Run the"):
         render(data)
@@ -495,7 +500,7 @@ def test_what_an_evaluation_returns_can_be_shown(tmp_path):
     sections = set(Page(page).sections())
     assert {"attacks", "curve", "classes", "angles", "calibration", "settings", "sanity"} <= sections
     assert {"corruptions", "verification"} <= sections
-    check_schema(json.loads(result.to_json()), "evaluation")
+    check_schema(json.loads(result.to_json()), schema("evaluation"))
     result.save(tmp_path)
     assert render(read_evaluation(tmp_path)) == page
     assert [path.name for path in athe_tf.report.write(result, tmp_path)] == list(WRITTEN)

@@ -8,10 +8,10 @@ import pytest
 
 import athe_tf
 from athe_tf import zoo
-from athe_tf.saving.card import describe, head_name
-from athe_tf.saving.converted_file import card_path, convert
+from athe_tf.conversion.converted_file import convert
+from athe_tf.jobs.locks import lock_name, locked
+from athe_tf.models.card import card_path, describe, head_name
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.locks import lock_name, locked
 from tests.small_runs import tiny_batch, tiny_net
 
 WIDE = {"input_shape": (8, 8, 1)}

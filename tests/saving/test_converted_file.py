@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
+from athe_tf.conversion.converted_file import convertible
+from athe_tf.conversion.torch_checkpoint import read_safetensors
 from athe_tf.saving import convert
-from athe_tf.saving.convertible import convertible
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.safetensors import read_safetensors
 from tests.small_runs import tiny_batch
 
 X, _ = tiny_batch(40)

@@ -26,6 +26,7 @@ print(json.dumps({{
     "loss": [model.loss.form, model.loss.scale],
     "rate": type(model.optimizer).__name__,
     "steps": int(model.optimizer.iterations),
+    "finders": [name for name in map(repr, sys.meta_path) if "athe_tf.utils" in name],
     "after": model.fit(x, np.arange(8) % 4, verbose=0).history["loss"],
 }}))
 """
@@ -57,6 +58,7 @@ def test_a_compiled_model_is_loaded_by_keras_in_a_new_process(saved, imports):
     found = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(found["logits"], net(X), rtol=0, atol=1e-5)
     assert found["loss"] == ["arc", 9.0] and found["rate"] == "TorchSGD" and found["steps"] == 1
+    assert found["finders"] == []
 
 
 def test_load_model_can_go_on_with_fit(saved):

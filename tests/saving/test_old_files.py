@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import athe_tf
-from athe_tf.attacks.engine.victim import saved_model_victim
+from athe_tf.saving.saved_model import saved_model_victim
 
 FILES = pathlib.Path(__file__).parent / "files"
 REGISTERED = json.loads((FILES / "registered.json").read_text())

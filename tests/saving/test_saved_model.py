@@ -10,10 +10,10 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks.engine.victim import saved_model_victim
-from athe_tf.programs.open_model import open_victim
 from athe_tf.saving import saved_model
 from athe_tf.saving.keras_file import load_model
+from athe_tf.saving.opening import victim as open_victim
+from athe_tf.saving.saved_model import saved_model_victim
 from athe_tf.utils.errors import InputError
 from benchmarks.malformed import models
 from tests.small_runs import tiny_batch, tiny_net
@@ -85,7 +85,7 @@ def test_an_export_never_overwrites(exported):
 def test_an_export_is_replaced_only_by_a_complete_one(tmp_path, monkeypatch):
     net = tiny_net()
     athe_tf.export(net, tmp_path / "e", margin=0.1)
-    monkeypatch.setattr(saved_model, "write_text", full_disk)
+    monkeypatch.setattr(saved_model, "write_card", full_disk)
     with pytest.raises(OSError, match="No space left"):
         athe_tf.export(net, tmp_path / "e", margin=0.2, replace=True)
     with pytest.raises(OSError, match="No space left"):
@@ -141,6 +141,15 @@ def test_a_malformed_card_is_named(tmp_path):
         (tmp_path / "e" / "athe_tf.json").write_text(text)
         with pytest.raises(InputError, match="The card '.*athe_tf.json' .* cannot be read: .* Export the"):
             saved_model_victim(tmp_path / "e")
+
+
+def test_a_card_beside_a_file_is_read_in_the_same_way(tmp_path):
+    athe_tf.saving.convert(tiny_net(), tmp_path / "net.tflite", "litert")
+    assert open_victim(tmp_path / "net.tflite").scale == 15.0
+    for text in ("[]", "{", '{"scale": "abc"}', '{"num_classes": [4]}'):
+        (tmp_path / "net.tflite.json").write_text(text)
+        with pytest.raises(InputError, match="The card '.*net.tflite.json' .* cannot be read: .* Export the"):
+            open_victim(tmp_path / "net.tflite")
 
 
 def test_a_corrupt_saved_model_is_refused(tmp_path):

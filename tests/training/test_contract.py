@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks, training
+from athe_tf.training.crafting import TrainingAttack
 from athe_tf.training.options import OPTIONS
 from athe_tf.utils.errors import InputError
 from tests.small_runs import get_weights, tiny_batch, tiny_net
@@ -87,9 +89,76 @@ def test_the_form_of_a_margin_must_suit_the_head():
 
 @pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
 def test_the_constructor_has_the_options_with_their_defaults(name):
-    parameters = inspect.signature(training.get(name)).parameters
+    framework = training.get(name)
+    parameters = inspect.signature(framework).parameters
     for field in dataclasses.fields(OPTIONS[name]):
         assert parameters[field.name].default == field.default, field.name
+        assert parameters[field.name].annotation == field.type, field.name
+    # With those of every framework, and none that stands for others.
+    shared = inspect.signature(training.AdversarialModel).parameters
+    assert list(parameters)[:2] == ["net", "attack"] and shared.keys() <= parameters.keys()
+    assert {each.kind for each in parameters.values()} == {
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }
+    assert "margin" not in inspect.signature(make(name)).parameters  # what a trainer is called with
+
+
+@pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
+def test_the_docstring_has_the_options_with_their_defaults(name):
+    documentation = inspect.getdoc(training.get(name))
+    for field in dataclasses.fields(OPTIONS[name]):
+        (entry,) = re.findall(rf"^    {field.name}: .*\n(?:        .*\n)*", documentation, re.M)
+        if field.metadata["choices"] and field.default is not None:
+            assert f'`"{field.default}"` (default)' in entry, entry
+        elif field.default is not None:
+            found = re.search(r"Defaults\s+to\s+(?:the paper's )?`?([\w.]*\w)", entry)
+            expected = f"{field.default:g}" if field.type is float else str(field.default)
+            assert found and found[1] == expected, entry
+
+
+def test_a_constructor_of_ones_own_keeps_the_arguments_that_it_passes_on():
+    class Own(training.TRADES):
+        def __init__(self, net, *args, temperature: float = 2.0, **kwargs):
+            super().__init__(net, *args, **kwargs)
+
+    class Closed(training.TRADES):
+        def __init__(self, net, temperature=2.0):
+            super().__init__(net, attacks.PGD(0.1))
+
+    found = list(inspect.signature(Own).parameters)
+    assert found[:5] == ["net", "attack", "temperature", "beta", "divergence"] and "margin" in found
+    assert list(inspect.signature(Closed).parameters) == ["net", "temperature"]
+
+
+@pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
+def test_what_prepare_returns_is_trained_on(name):
+    """A step on prepared images, labels and weights is the step on a batch that was given like this."""
+    weights = np.linspace(0.5, 1.5, len(X)).astype("float32")
+
+    def make_step(batch, prepare=None):
+        trainer = make(name, seed=3)
+        if prepare is not None:
+            trainer.prepare = prepare
+        trainer.compile(training.TorchSGD(0.05), run_eagerly=True)
+        logs = trainer.train_on_batch(*batch, return_dict=True)
+        return logs, get_weights(trainer.net)
+
+    expected, ours = make_step((X[::-1].copy(), Y[::-1].copy(), weights))
+    logs, found = make_step((X, Y), lambda x, y, _: (x[::-1], y[::-1], tf.constant(weights)))
+    assert logs == expected
+    for one, other in zip(ours, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_training_can_change_pgd_and_its_variants_only():
+    for attack in (attacks.PGD(0.1), attacks.FGSM(0.1), attacks.MIM(0.1)):
+        assert isinstance(attack, TrainingAttack)
+    with pytest.raises(InputError, match="TRADES crafts with an attack that.*Received: APGD."):
+        training.TRADES(tiny_net(), attacks.APGD(0.1))
+    with pytest.raises(InputError, match="whose epsilon can change.*Received: APGD."):
+        training.PGDAT(tiny_net(), attacks.APGD(0.1), epsilon_schedule=lambda update: 0.1)
+    training.PGDAT(tiny_net(), attacks.APGD(0.1))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import athe_tf
 from athe_tf import InputError, attacks, models, training
 from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
-from athe_tf.training.epsilon import EpsilonSchedule
-from athe_tf.training.frozen import moving_variables
+from athe_tf.training.adversarial_model import moving_variables
+from athe_tf.training.schedules import EpsilonSchedule
 from tests.small_runs import SHAPE, get_weights, tiny_batch, tiny_net, tiny_splits
 
 X, Y = tiny_batch()

@@ -16,8 +16,7 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
-from athe_tf.training.epsilon import EpsilonSchedule
-from athe_tf.training.schedules import Periodic, make_schedule
+from athe_tf.training.schedules import EpsilonSchedule, Periodic, make_schedule
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
 from tests.small_runs import (

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks, training
-from athe_tf.programs.callbacks.early_stopping import EarlyStopping
+from athe_tf.programs.callbacks import EarlyStopping
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state

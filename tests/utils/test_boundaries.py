@@ -9,7 +9,7 @@ import pytest
 from athe_tf.utils.choices import check_epsilon, check_input_range, check_logit_scale, parse_logit_scale
 from athe_tf.utils.digests import array_digest, file_digest, text_digest
 from athe_tf.utils.errors import InputError, check_choice, check_integer
-from athe_tf.utils.image_range import DIVIDE, NORMALIZE_INSIDE, out_of_range
+from athe_tf.utils.images_and_labels import DIVIDE, NORMALIZE_INSIDE, out_of_range
 from athe_tf.utils.number_format import format_duration, format_number, parse_number
 from athe_tf.utils.options import check_option, check_options, make_options, option
 

@@ -6,7 +6,6 @@ import pathlib
 
 import keras
 import pytest
-import tensorflow as tf
 
 import athe_tf
 from athe_tf.layers import BatchNorm
@@ -117,19 +116,3 @@ def test_a_schedule_is_read_through_a_loss_scale_optimizer():
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
     scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule))
     assert keras_compat.rate_or_schedule(scaled) is schedule
-
-
-def test_values_are_read_when_a_function_is_called():
-    box = [tf.constant(1.0)]
-
-    @tf.function
-    def function(x):
-        (value,) = tensorflow_compat.read_at_each_call(
-            lambda: box, [tf.TensorSpec([], tf.float32)], key="box"
-        )
-        return x + value
-
-    first = float(function(tf.constant(1.0)))
-    box[0] = tf.constant(5.0)
-    assert (first, float(function(tf.constant(1.0)))) == (2.0, 6.0)
-    assert function.experimental_get_tracing_count() == 1

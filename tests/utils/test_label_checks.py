@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import InputError
+from athe_tf.utils.images_and_labels import check_classes
 from athe_tf.utils.label_checks import checked_labels
 
 
@@ -26,3 +27,13 @@ def test_the_number_of_classes_is_no_label(dtype):
 def test_labels_that_are_no_classes_are_refused(label):
     with pytest.raises(InputError, match="Labels must be integers in 0..2"):
         checked_labels(tf.constant([0.0, label]), 3)
+
+
+@pytest.mark.parametrize("labels", [[0, 3], [-1, 0]])
+def test_arrays_and_tensors_are_refused_in_the_same_words(labels):
+    messages = []
+    for check in (checked_labels, check_classes):
+        with pytest.raises(InputError) as refused:
+            check(np.array(labels), 3)
+        messages.append(str(refused.value))
+    assert messages[0] == messages[1]

@@ -5,9 +5,8 @@ import sys
 import pytest
 
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.imports import import_object
 from athe_tf.utils.number_format import parse_number
-from athe_tf.utils.registry import Registry
+from athe_tf.utils.registry import Registry, import_object
 
 REGISTRY = Registry("parser", "athe_tf.utils", {"number": "number_format:parse_number"})
 

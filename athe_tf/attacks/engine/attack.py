@@ -1,7 +1,8 @@
 """The contract of an attack."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,15 +10,17 @@ import tensorflow as tf
 from athe_tf.attacks.engine import driver
 from athe_tf.attacks.engine.arguments import Described
 from athe_tf.attacks.engine.clean_facts import CleanFacts
+from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.parallel import craft_in_parallel
-from athe_tf.attacks.engine.results import AttackResult, Attempt, misclassified
+from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult, misclassified
+from athe_tf.attacks.engine.schedule import Schedule, schedule_of
 from athe_tf.attacks.engine.victim import Victim, attack_dtype
 from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
 from athe_tf.utils.errors import check
-from athe_tf.utils.image_range import out_of_range
+from athe_tf.utils.images_and_labels import checked_batch
 from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
 
@@ -36,10 +39,11 @@ class Attack(Described):
     >>> result = attack.run(model, x, y)
     >>> robust_accuracy = 1 - result.success.mean()
 
-    A subclass implements one *round* on one batch in `attempt`. Rounds are what an attack repeats until it
-    succeeds: restarts, targets. Between rounds `run` gathers the survivors of the whole set into full
-    batches. If training needs another point than evaluation, a subclass overrides `craft` too. Every argument
-    of the constructor is kept in an attribute of the same name.
+    A subclass implements one *round* on one batch in `run_round`, and what it costs in `costs`; an attack
+    that repeats a step along a gradient is a subclass of `IterativeAttack`, which has both. Rounds are what
+    an attack repeats until it succeeds: restarts, targets. Between rounds `run` gathers the survivors of the
+    whole set into full batches. If training needs another point than evaluation, a subclass overrides `craft`
+    too. Every argument of the constructor is kept in an attribute of the same name.
 
     Random numbers are pure functions of (seed, example id), so that neither the batch size nor the number
     of replicas changes them. Attacks are immutable.
@@ -61,14 +65,15 @@ class Attack(Described):
     number_argument = "steps"
     #: Number of starts; an argument of the attacks that can restart.
     restarts = 1
-    #: Whether several rounds of an image can be in one batch: `attempt` takes a round for each of its images.
-    rounds_in_parallel = False
+    #: How its rounds follow each other, where restarts one after another do not describe it.
+    schedule_class: type[Schedule] | None = None
 
     def __init__(self, epsilon, norm: str = "linf", targeted: bool = False):
         self.threat = threat_model(norm, epsilon)
         self.targeted = targeted
         names = ", ".join(self.norms)
         check(norm in self.norms, f"Attack '{self.name}' exists in {names} only. Received: norm={norm!r}.")
+        self.schedule: Any = None if self.schedule_class is None else self.schedule_class(self)
         self._compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @property
@@ -81,89 +86,35 @@ class Attack(Described):
         """The norm of the threat model."""
         return self.threat.norm
 
-    # -- for subclasses ---------------------------------------------------------------------------------
-
     def rounds(self, victim: Victim) -> int:
         """The largest number of rounds; by default that of restarts."""
         return self.restarts
 
-    def attempt(self, victim: Victim, x, y, ids, seed, round_index) -> Attempt:
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
         """One round on one batch of images that are correctly classified; graph code.
 
-        `round_index` is a scalar, or a vector if the attack says `rounds_in_parallel`.
+        `round_index` is a scalar, or a vector if the schedule has rounds in parallel.
         """
+        raise NotImplementedError
+
+    def costs(self, victim: Victim) -> Costs:
+        """The passes of a round."""
         raise NotImplementedError
 
     def craft(self, victim: Victim, x, y, ids, seed):
         """Adversarial images for training; graph code. By default, those of all rounds one after another."""
         best, solved = x, tf.zeros(tf.shape(x)[:1], tf.bool)
         for round_index in range(self.rounds(victim)):
-            attempt = self.attempt(victim, x, y, ids, seed, round_index)
-            chosen = tf.logical_and(attempt.success, tf.logical_not(solved))
-            best = where_rows(chosen, attempt.x_adv, best)
-            solved = tf.logical_or(solved, attempt.success)
+            found = self.run_round(victim, x, y, ids, seed, round_index)
+            best = where_rows(found.success & ~solved, found.x_adv, best)
+            solved |= found.success
         return best
 
     def check_victim(self, victim: Victim) -> None:
         """Raises `NotApplicable` or `InputError` if this attack cannot be run on this victim."""
 
-    def memory_columns(self, victim: Victim) -> int:
-        """How many numbers an image carries from round to round; 0 by default.
-
-        With a memory, `attempt` gets it as one more argument, a float32 tensor `[n, columns]` that starts as
-        infinity, and returns what it found in `Attempt.memory`: the smaller numbers are kept. It is part of
-        the state file.
-        """
-        return 0
-
-    def independent_rounds(self, victim: Victim, round_index: int) -> int:
-        """How many rounds, from this one on, need nothing of one another but the images that are left.
-
-        Such rounds share batches where few images are left. By default, all that are left if the attack says
-        `rounds_in_parallel`, or else one.
-        """
-        return self.rounds(victim) - round_index if self.rounds_in_parallel else 1
-
-    def takes_part(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray:
-        """Which images need a round, given their memory: one flag per row; by default all.
-
-        A round must not change the answer for itself, nor for rounds that are independent of it, so that a
-        resumed run forms the same batches.
-        """
-        return np.ones(len(memory), bool)
-
-    def admits(self, member: "Attack", result: AttackResult) -> np.ndarray:
-        """For cascades: which images go on to a member, given what earlier stages found; by default all."""
-        return np.ones(len(result.success), bool)
-
-    def prepare(self, victim: Victim, x, y, batch_size: int) -> int:
-        """Computes what is needed once from the whole set, before the first round.
-
-        Returns the number of forward passes that every image took for it; 0 by default.
-        """
-        return 0
-
-    def check_model(self, victim: Victim, x, y, known: CleanFacts | None = None) -> list[str]:
-        """Warnings about a model, from a batch of images; by default none."""
-        return []
-
-    def remarks(
-        self, victim: Victim, result: AttackResult, max_passes: int | None, about_model: Sequence[str] = ()
-    ) -> list[str]:
-        """What a reader must know about a result on all images, as sentences.
-
-        Args:
-            victim: The model.
-            result: The result.
-            max_passes: The budget of passes, if there was one.
-            about_model: What `check_model` found.
-        """
-        return [*about_model, *driver.budget_notes(result, max_passes)]
-
-    # -- what subclasses use ----------------------------------------------------------------------------
-
     @property
-    def aim(self) -> float:
+    def loss_sign(self) -> float:
         """The sign of a loss that is maximized: away from the label, or towards it."""
         return -1.0 if self.targeted else 1.0
 
@@ -172,19 +123,55 @@ class Attack(Described):
         wrong = misclassified(logits, y)
         return tf.logical_not(wrong) if self.targeted else wrong
 
-    def cascade(self, victim: Victim) -> "list[Attack]":
-        """The attacks that `run` goes through, each on the survivors of the last; usually only itself."""
-        return [self]
+    def verdict(self, victim: Victim, x, logits, y, last: bool = False):
+        """`(success, whether the judge was asked)` of images, given the logits of the gradient source.
+
+        Usually the source is the judge. If it is not, the judge is asked where the source says success, and
+        about the last point of every image.
+        """
+        success = self.succeeded(logits, y)
+        if victim.source is victim:
+            return success, tf.zeros_like(y)
+        asked = tf.ones_like(success) if last else success
+        return self.successes(victim, x, y, tested=asked), tf.cast(asked, tf.int32)
+
+    def successes(self, victim: Victim, x, y, tested):
+        """Which of the `tested` images succeed; the others cost no query."""
+        rows = tf.where(tested)
+        none = tf.zeros_like(tested)
+
+        def test():
+            success = self.succeeded(victim.logits(tf.gather_nd(x, rows)), tf.gather_nd(y, rows))
+            return tf.tensor_scatter_nd_update(none, rows, success)
+
+        return tf.cond(tf.reduce_any(tested), test, lambda: none)
+
+    def round_result(
+        self, victim: Victim, x, x_adv, success, loop: LoopResult, *, norm=None, extra=0, memory=None
+    ) -> RoundResult:
+        """What a round found, with the passes of its loop counted as `costs` says.
+
+        Args:
+            victim: The model.
+            x: The clean images.
+            x_adv: The images found.
+            success: Whether they succeed.
+            loop: What `shrinking_loop` returned.
+            norm: Lengths of the perturbations; by default measured where the attack succeeds.
+            extra: Forward passes that depend on the image.
+            memory: As in `RoundResult`.
+        """
+        costs = self.costs(victim)
+        queries = costs.before[0] + costs.forward * loop.steps + loop.tested + extra
+        gradients = costs.before[1] + costs.backward * loop.steps
+        judged = None if victim.source is victim else loop.judged
+        if norm is None:
+            norm = tf.where(success, self.threat.distance(x, x_adv), float("inf"))
+        return RoundResult(x_adv, success, queries, gradients, norm, loop.nonfinite, memory, judged)
 
     def round_passes(self, victim: Victim) -> float:
-        """The most passes of the network that an image takes in one round, for estimates of time."""
-        return 2.0 * (getattr(self, "steps", None) or 1) + 1.0
-
-    def craft_passes(self, victim: Victim) -> float:
-        """About how many passes `craft` takes for an image that withstands it, for estimates of time."""
-        return self.rounds(victim) * self.round_passes(victim)
-
-    # -- for users --------------------------------------------------------------------------------------
+        """The most passes of the network that an image takes in one round."""
+        return float(self.costs(victim).most)
 
     def __call__(self, model, x, y, ids=None, seed=0):
         """Adversarial images for a batch.
@@ -208,7 +195,8 @@ class Attack(Described):
                 return self.craft(victim, x, y, ids, seed)
             return craft_in_parallel(lambda a, b, c: self.craft(victim, a, b, c, seed), x, y, ids)
         self.check_victim(victim)
-        self.prepare(victim, x, y, batch_size=len(x))
+        if self.schedule is not None:
+            self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids = tf.cast(tf.convert_to_tensor(ids), tf.int64)
         return self.compiled(victim, x.shape, "craft")(x, y, ids, seed)
 
@@ -240,8 +228,7 @@ class Attack(Described):
                 interruption, resumes from there and ends with the same result. A state file of another model,
                 of other images or arguments, or of another version of athe_tf is refused. For a model that
                 contains Python functions no state is kept, and a warning says so.
-            known: What is known about the model and these images, which were checked then. Defaults to
-                `None`: `run` checks the images and makes a clean pass.
+            known: Precomputed predictions; skips the input checks and the clean pass. Defaults to `None`.
             max_passes: Largest number of forward and backward passes per image. An image whose next round
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
@@ -250,45 +237,25 @@ class Attack(Described):
         if known is None:
             x, y = checked_batch(x, y, victim.num_classes)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
-        task = driver.AttackTask(self, victim, x, y, ids, seed, batch_size, progress, max_passes)
-        result = driver.run(task, state, known)
-        result.notes = self.remarks(victim, result, max_passes)
-        return result
+        task = driver.AttackTask(self, victim, x, y, ids, seed, batch_size, progress, max_passes, known)
+        return driver.run(task, state)
 
     def compiled(self, victim: Victim, shape, which: str):
-        """`attempt` or `craft`, compiled once for a victim and a shape of images, for any batch size."""
+        """`run_round` or `craft`, compiled once for a victim and a shape of images, for any batch size."""
         functions = self._compiled.setdefault(victim, {})
         key = (which, tuple(shape[1:]))
         if key not in functions:
             images = tf.TensorSpec([None, *shape[1:]], tf.float32)
             labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
             further = [tf.TensorSpec([], tf.uint32)]
-            if which == "attempt":
-                further.append(tf.TensorSpec([None] if self.rounds_in_parallel else [], tf.int32))
-            columns = self.memory_columns(victim)
-            if which == "attempt" and columns:
-                further.append(tf.TensorSpec([None, columns], tf.float32))
+            if which == "run_round":
+                schedule = schedule_of(self)
+                further.append(tf.TensorSpec([None] if schedule.rounds_in_parallel else [], tf.int32))
+                columns = schedule.memory_columns(victim)
+                further += [tf.TensorSpec([None, columns], tf.float32)] if columns else []
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(victim)
             function = tf.function(lambda *args: method(reference(), *args), autograph=False)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
             functions[key] = repeatable(function.get_concrete_function(images, labels, ids, *further))
         return functions[key]
-
-
-def checked_batch(x, y, classes: int | None = None):
-    """Images and labels as float32 and int32 arrays; raises `InputError` if they are unusable."""
-    x, y = np.asarray(x), np.asarray(y)
-    check(x.ndim == 4, f"Images must have shape [N, height, width, channels]. Received: shape={x.shape}.")
-    check(len(x) > 0, "There are no images: the batch is empty.")
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    valid = y.shape == (len(x),) and np.issubdtype(y.dtype, np.integer)
-    found = f"shape={y.shape}, dtype={y.dtype}"
-    check(valid, f"Labels must be integers of shape [{len(x)}], one per image. Received: {found}.")
-    low, high = float(x.min()), float(x.max())
-    if not (low >= -1e-6 and high <= 1 + 1e-6):  # true for NaN too
-        raise out_of_range(low, high)
-    valid = y.min() >= 0 and (classes is None or y.max() < classes)
-    check(valid, f"Labels must lie in [0, {classes or ''}). Received: min={y.min()}, max={y.max()}.")
-    return np.clip(x, 0.0, 1.0).astype(np.float32), y.astype(np.int32)

@@ -1,19 +1,26 @@
 """The result of an unfinished attack on disk, after every batch."""
 
 import warnings
+import zlib
 from collections.abc import Mapping
 
 import numpy as np
 
-from athe_tf.attacks.engine.journal import Expected, Journal, checksums_of
 from athe_tf.attacks.engine.results import COUNTS, PER_IMAGE, AttackResult
+from athe_tf.jobs.journal import Expected, Journal
+from athe_tf.jobs.ownership import IMAGES
+from athe_tf.utils.errors import InputError, check
 
 # Prefix of the arrays with what attacks remember of each image from round to round.
 MEMORY = "memory of "
+# How many parts of the journal count; and, in older states, a checksum per image of their one file.
+PARTS, CHECKSUMS = "parts", "checksums"
 
 
 class AttackState:
     """Keeps the result of an attack in a journal, and reads it back after an interruption.
+
+    The adversarial images of each batch are a part of the journal.
 
     Args:
         journal: The journal.
@@ -22,35 +29,66 @@ class AttackState:
 
     def __init__(self, journal: Journal, result: AttackResult):
         self.journal, self.result = journal, result
-        self.checksums = np.zeros(len(result.success), np.uint32)
+        self.parts = 0
 
     def restore(self) -> None:
         """Continues where an earlier run was interrupted, if there was one.
 
         If the images that were found are missing or damaged, the attack starts again, with a warning.
         """
-        arrays = self.journal.load(self._expected())
+        arrays = self.journal.load(expected_arrays(self.result))
         if arrays is None:
             return
+        older = {CHECKSUMS: Expected(self.result.success.shape, "u")}
+        current = {PARTS: Expected((), "i", low=0, high=len(self.result.success))}
+        self.journal.check(arrays, older if CHECKSUMS in arrays else current)
         rows = np.flatnonzero(arrays["success"] & (arrays["rounds"] > 0))
-        if not self.journal.load_images(self.result.x_adv, rows, arrays["checksums"]):
+        try:
+            if CHECKSUMS in arrays:
+                images = self._images_of_older(rows, arrays[CHECKSUMS])
+            else:
+                rows, images = self._images(rows, int(arrays[PARTS]))
+        except (InputError, OSError, EOFError, KeyError, TypeError, ValueError):
             warnings.warn(
-                f"The adversarial images in '{self.journal.images_path}' are missing or damaged: this attack "
+                f"The adversarial images beside '{self.journal.path}' are missing or damaged: this attack "
                 "starts again.",
                 stacklevel=2,
             )
             return
         fill(self.result, arrays)
-        self.checksums[:] = arrays["checksums"]
+        self.result.x_adv[rows] = images
+        if CHECKSUMS in arrays:
+            self._save_images(rows)
+        else:
+            self.parts = int(arrays[PARTS])
 
     def save(self, solved: np.ndarray) -> None:
         """Saves the result after a batch that succeeded at the rows `solved`."""
-        self.journal.save_images(self.result.x_adv, solved)
-        self.checksums[solved] = checksums_of(self.result.x_adv[solved])
-        self.journal.save({**result_arrays(self.result), "checksums": self.checksums})
+        self._save_images(solved)
+        self.journal.save({**result_arrays(self.result), PARTS: np.array(self.parts)})
 
-    def _expected(self) -> dict[str, Expected]:
-        return {**expected_arrays(self.result), "checksums": Expected(self.result.success.shape, "u")}
+    def _save_images(self, rows: np.ndarray) -> None:
+        """Writes a part with the images of these rows; it counts after the next `save` of the journal."""
+        if len(rows):
+            self.journal.part(self.parts).save({"rows": rows, "images": self.result.x_adv[rows]})
+            self.parts += 1
+
+    def _images(self, expected: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and images of all parts; raises an error unless they are the expected rows."""
+        found = [self.journal.part(number).load() or {} for number in range(parts)]
+        empty = np.zeros((0, *self.result.x_adv.shape[1:]), np.float32)
+        rows = np.concatenate([np.zeros(0, int), *(part["rows"] for part in found)], dtype=int)
+        images = np.concatenate([empty, *(part["images"] for part in found)], dtype=np.float32)
+        check(np.array_equal(np.sort(rows), expected) and len(images) == len(rows), "other images")
+        return rows, images
+
+    def _images_of_older(self, rows: np.ndarray, checksums: np.ndarray) -> np.ndarray:
+        """The images of a state that has them in one file with room for all images."""
+        path = self.journal.path.with_name(self.journal.path.name + IMAGES)
+        stored = np.load(path, mmap_mode="r", allow_pickle=False) if len(rows) else self.result.x_adv
+        images = np.ascontiguousarray(stored[rows]) if stored.shape == self.result.x_adv.shape else ()
+        check([zlib.crc32(image.data) for image in images] == checksums[rows].tolist(), "other images")
+        return np.asarray(images)
 
 
 def result_arrays(result: AttackResult) -> dict[str, np.ndarray]:

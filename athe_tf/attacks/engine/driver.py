@@ -1,27 +1,39 @@
-"""Runs an attack over a set of images: full batches of survivors, round after round."""
+"""Runs an attack over a set of images: full batches of survivors, round after round.
 
+A convolution keeps all cores busy, but the small operations between convolutions do not. Two independent
+batches fill each other's gaps, so a CPU gets two streams (`parallel.py`), and each of several devices gets
+batches of its own. Results do not depend on which images share a batch, so neither changes a result.
+"""
+
+import collections
+import contextlib
 import dataclasses
 import math
+import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.attacks.engine import parallel
 from athe_tf.attacks.engine.attack_state import AttackState
 from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.journal import Journal
-from athe_tf.attacks.engine.model_digest import identify, source_of
-from athe_tf.attacks.engine.parallel import even_batches, map_batches
-from athe_tf.attacks.engine.results import AttackResult, Attempt, Stage, misclassified
+from athe_tf.attacks.engine.results import COUNTS, AttackResult, RoundResult, Stage, misclassified
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.jobs.journal import Journal
+from athe_tf.models.digest import identify, source_of
 from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import InputError
+from athe_tf.utils.images_and_labels import check_classes
 
 # The memory of images that a budget of passes stopped.
 STOPPED = "max_passes"
+# The number of forward passes of the judge, if gradients come from another model.
+JUDGE = "judge"
 
 
 @dataclasses.dataclass
@@ -35,79 +47,118 @@ class AttackTask:
     ids: np.ndarray
     seed: int
     batch_size: int
-    progress: Callable | None
+    progress: Callable | None = None
     max_passes: int | None = None
+    known: CleanFacts | None = None
 
 
-def run(task: AttackTask, state=None, known: CleanFacts | None = None) -> AttackResult:
+def run(task: AttackTask, state=None) -> AttackResult:
     """Attacks all images that are classified correctly, and returns the outcome for each image.
 
     Args:
         task: What to do.
         state: Path of a file that keeps the state, or `None`.
-        known: What is known already; replaces the clean pass.
     """
+    attack, victim, known, schedule = task.attack, task.victim, task.known, task.attack.schedule
+    first = slice(task.batch_size)
+    told = [] if schedule is None else schedule.check_model(victim, task.x[first], task.y[first], known)
     if known is None:
-        result, _ = clean_pass(task.victim, task.x, task.y, task.batch_size, task.attack.succeeded)
+        result, _ = clean_pass(victim, task.x, task.y, task.batch_size, attack.succeeded)
     else:
-        result = AttackResult.before(task.x, known.correct if task.attack.targeted else ~known.correct)
-    cascade = task.attack.cascade(task.victim)
-    for attack in cascade:
-        attack.check_victim(task.victim)
-    add_stages(result, task.attack, task.victim, task.max_passes)
-    budget = PassBudget(task, cascade[0], result)
-    saved = None if state is None else _open_state(task, state, result, known)
-    work = Work(task, cascade, result)
-    whole = (task.x, task.y) if known is None or known.whole is None else known.whole
-    for attack, stage in zip(cascade, result.stages, strict=True):
-        if result.success.all():
-            break
-        queries = attack.prepare(task.victim, *whole, task.batch_size)
-        if not (result.rounds > stage.first).any():  # else counted before an interruption
-            result.queries += queries
-        StageRun(attack, stage, task, result, budget).run(saved, work)
+        result = AttackResult.before(task.x, known.correct if attack.targeted else ~known.correct)
+    members = [attack] if schedule is None else schedule.members(victim)
+    for member in members:
+        member.check_victim(victim)
+    add_stages(result, members, victim, task.max_passes)
+    budget = _pass_budget(task, members[0], result)
+    saved = None if state is None else _open_state(task, state, result)
+    report = None if task.progress is None else _progress_report(task, members, result)
+    for member, stage in zip(members, result.stages, strict=True):
+        if not result.success.all():
+            _Stage(task, member, stage, result, budget).run(saved, report)
+    if schedule is not None:
+        chosen = np.arange(len(task.x)) < task.batch_size
+        chosen = chosen if known is None or known.checked is None else known.checked
+        result.queries[chosen] += schedule.check_passes[0]
+        result.gradients[chosen] += schedule.check_passes[1]
+    result.notes = remarks(attack, victim, result, task.max_passes, told)
     return result
 
 
-def add_stages(result: AttackResult, attack, victim: Victim, max_passes: int | None) -> None:
+def remarks(
+    attack, victim: Victim, result: AttackResult, max_passes: int | None, about_model: Sequence[str]
+) -> list[str]:
+    """What a reader must know about a result on all images, as sentences.
+
+    Args:
+        attack: The attack.
+        victim: The model.
+        result: The result.
+        max_passes: The budget of passes, if there was one.
+        about_model: What the schedule's `check_model` found.
+    """
+    told = [*about_model]
+    count = 0 if max_passes is None else int(result.memory[STOPPED].sum())
+    if count:
+        told.append(
+            f"{count} of {len(result.success)} images reached the budget of {max_passes} passes "
+            "before the attack was over and count as robust: the accuracy is an upper bound."
+        )
+    return told if attack.schedule is None else attack.schedule.remarks(victim, result, told)
+
+
+def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | None) -> None:
     """Adds the stages of an attack, and an empty memory for each image, to a result before the attack."""
     first = 0
-    for member in attack.cascade(victim):
+    for member in members:
         result.stages.append(Stage(member.name, first, member.rounds(victim)))
         first += result.stages[-1].rounds
-        columns = member.memory_columns(victim)
+        columns = 0 if member.schedule is None else member.schedule.memory_columns(victim)
         if columns:
             result.memory[member.name] = np.full((len(result.success), columns), np.inf, np.float32)
-    if max_passes is not None:
-        result.memory[STOPPED] = np.zeros((len(result.success), 1), np.float32)
+    for name, wanted in ((STOPPED, max_passes is not None), (JUDGE, victim.source is not victim)):
+        if wanted:
+            result.memory[name] = np.zeros((len(result.success), 1), np.float32)
 
 
-class StageRun:
+class _Stage:
     """The rounds of one attack of a cascade, over the images that are still robust."""
 
-    def __init__(self, attack, stage: Stage, task: AttackTask, result: AttackResult, budget: "PassBudget"):
-        self.attack, self.stage, self.task, self.result, self.budget = attack, stage, task, result, budget
-        self.admitted = task.attack.admits(attack, result)
-        self.memory = result.memory.get(attack.name)
-        self.seed = rng.fold(task.seed)
+    def __init__(self, task: AttackTask, attack, stage: Stage, result: AttackResult, budget: Callable | None):
+        self.task, self.attack, self.stage, self.result, self.budget = task, attack, stage, result, budget
+        self.schedule, self.memory = attack.schedule, result.memory.get(attack.name)
+        cascade = task.attack.schedule
+        self.admitted = None if cascade is None else cascade.admits(attack, result)
 
-    def run(self, saved: AttackState | None, work: "Work") -> None:
+    def run(self, saved: AttackState | None, report: Callable | None) -> None:
         """Runs round after round, until none or no image is left."""
+        result, first = self.result, self.stage.first
+        self._prepare()
         index = 0
         began = time.perf_counter()
-        while index < self.stage.rounds and not self.result.success.all():
-            survivors = self.result.survivors(self.stage.first + index)
+        while index < self.stage.rounds and not result.success.all():
+            survivors = result.survivors(first + index)
             groups = self._groups(survivors, index)
             for solved in self._outcomes(groups, index):
                 self.stage.seconds += time.perf_counter() - began
                 began = time.perf_counter()
                 if saved is not None:
                     saved.save(solved)
-                work.report()
+                if report is not None:
+                    report()
             index += len(groups)
             # Also of images that needed none of these rounds; after a resume some are further.
-            left, rounds = survivors[~self.result.success[survivors]], self.result.rounds
-            rounds[left] = np.maximum(rounds[left], self.stage.first + index)
+            left = survivors[~result.success[survivors]]
+            result.rounds[left] = np.maximum(result.rounds[left], first + index)
+
+    def _prepare(self) -> None:
+        if self.schedule is None:
+            return
+        task = self.task
+        whole = (task.x, task.y) if task.known is None or task.known.whole is None else task.known.whole
+        queries = self.schedule.prepare(task.victim, *whole, task.batch_size)
+        if not (self.result.rounds > self.stage.first).any():  # else counted before an interruption
+            self.result.queries += queries
 
     def _groups(self, survivors: np.ndarray, index: int) -> list[np.ndarray]:
         """The images of one round or, if these are so few that they do not fill a batch, of several.
@@ -116,7 +167,9 @@ class StageRun:
         an interruption are among them, so that a resumed run forms the same batches.
         """
         groups = [self._rows(survivors, index)]
-        most = 1 if self.budget.limit is not None else self.attack.independent_rounds(self.task.victim, index)
+        if self.schedule is None or self.budget is not None:
+            return groups
+        most = self.schedule.independent_rounds(self.task.victim, index)
         while len(groups) < most:
             rows = self._rows(survivors, index + len(groups))
             if sum(map(len, groups)) + len(rows) > self.task.batch_size:
@@ -126,126 +179,170 @@ class StageRun:
 
     def _rows(self, survivors: np.ndarray, index: int) -> np.ndarray:
         """The images that need a round."""
-        wanted = self.admitted & self.budget.allows(self.attack, self.stage.first + index)
+        flags = [self.admitted]
+        if self.budget is not None:
+            flags.append(self.budget(self.attack, self.stage.first + index))
         if self.memory is not None:
-            wanted = wanted & self.attack.takes_part(self.task.victim, index, self.memory)
-        return survivors[wanted[survivors]]
+            flags.append(self.schedule.eligible(self.task.victim, index, self.memory))
+        for wanted in flags:
+            survivors = survivors if wanted is None else survivors[wanted[survivors]]
+        return survivors
 
     def _outcomes(self, groups: list[np.ndarray], index: int) -> Iterator[np.ndarray]:
         """Runs rounds on their images; yields, batch by batch, the rows where they succeeded."""
         # Round by round: what one of them solves before an interruption is not attacked in a later one.
         images = np.concatenate(groups)
         rounds = np.repeat(np.arange(index, index + len(groups)), [len(rows) for rows in groups])
-        batches = even_batches(np.arange(len(images)), self.task.batch_size)
+        workers = self._workers(images, rounds)
+        batches = even_batches(np.arange(len(images)), self.task.batch_size, len(workers))
         # After a resume, the same batches without what is over.
         over = self.result.success[images] | (self.result.rounds[images] > self.stage.first + rounds)
         batches = [kept for batch in batches if len(kept := batch[~over[batch]])]
-        if not batches:
-            return
-        attempt = self.attack.compiled(self.task.victim, self.task.x.shape, "attempt")
-
-        def one_batch(batch):
-            remembered = [] if self.memory is None else [tf.constant(self.memory[images[batch]])]
-            number = rounds[batch] if self.attack.rounds_in_parallel else rounds[batch[0]]
-            return attempt(*self._tensors(images[batch]), tf.constant(number, tf.int32), *remembered)
-
-        for batch, outcome in map_batches(one_batch, batches):
+        for batch, outcome in map_batches(workers, batches) if batches else ():
             yield self._record(images[batch], rounds[batch], outcome)
 
-    def _tensors(self, rows: np.ndarray) -> list:
-        """What `attempt` is given of these images, and the seed."""
-        task = self.task
-        names = tf.constant(task.ids[rows], tf.int64)
-        return [tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, self.seed]
+    def _workers(self, images: np.ndarray, rounds: np.ndarray) -> list[Callable]:
+        """Functions that run the rounds of a batch: one for each device, or as many as there are streams."""
+        task, seed = self.task, rng.fold(self.task.seed)
+        in_parallel = self.schedule is not None and self.schedule.rounds_in_parallel
 
-    def _record(self, images: np.ndarray, rounds: np.ndarray, outcome: Attempt) -> np.ndarray:
-        """Adds the outcome of a batch to the result, as if its rounds had been run one after another."""
-        outcome = Attempt(*(None if value is None else value.numpy() for value in outcome))
-        solved = []
+        def worker(victim, device=None):
+            function = self.attack.compiled(victim, task.x.shape, "run_round")
+
+            def one_batch(batch):
+                rows = images[batch]
+                number = tf.constant(rounds[batch] if in_parallel else rounds[batch[0]], tf.int32)
+                memory = [] if self.memory is None else [tf.constant(self.memory[rows])]
+                names = tf.constant(task.ids[rows], tf.int64)
+                with contextlib.nullcontext() if device is None else tf.device(device):
+                    return function(
+                        tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, seed, number, *memory
+                    )
+
+            return one_batch
+
+        if task.victim.copies:
+            return [worker(victim, device) for device, victim in task.victim.copies.items()]
+        return [worker(task.victim)] * parallel.stream_count()
+
+    def _record(self, images: np.ndarray, rounds: np.ndarray, outcome: RoundResult) -> np.ndarray:
+        """Adds the outcome of a batch to the result, as if its rounds had been run one after another.
+
+        Returns the rows where it succeeded.
+        """
+        arrays = [None if value is None else value.numpy() for value in outcome]
+        result, solved = self.result, []
         for number in np.unique(rounds):
-            # Images that an earlier round has solved would not have come to this one.
-            chosen = np.flatnonzero((rounds == number) & ~self.result.success[images])
-            part = Attempt(*(None if value is None else value[chosen] for value in outcome))
-            solved.append(record(self.result, images[chosen], part, self.memory))
-            self.result.rounds[images[chosen]] = self.stage.first + number + 1
+            # Skip images already misclassified in an earlier round.
+            chosen = np.flatnonzero((rounds == number) & ~result.success[images])
+            rows = images[chosen]
+            found = RoundResult(*(None if value is None else value[chosen] for value in arrays))
+            for name in COUNTS:
+                getattr(result, name)[rows] += getattr(found, name)
+            if found.judged is not None:
+                result.memory[JUDGE][rows, 0] += found.judged
+            if self.memory is not None:
+                self.memory[rows] = np.minimum(self.memory[rows], found.memory)
+            result.norm[rows] = np.minimum(result.norm[rows], found.norm)
+            result.success[rows] = found.success
+            result.x_adv[rows[found.success]] = found.x_adv[found.success]
+            result.rounds[rows] = self.stage.first + number + 1
+            solved.append(rows[found.success])
         return np.concatenate(solved)
 
 
-class Work:
-    """Reports progress in passes of the network: those done, and the most that may be left.
+def even_batches(rows: np.ndarray, batch_size: int, streams: int) -> list[np.ndarray]:
+    """Rows in batches of at most `batch_size`, equal up to one row, so that no stream is idle.
+
+    Even seven images go in two batches: a forward pass of a WRN-10-1 takes 0.79 of the time then.
+
+    Example:
+
+    >>> [len(batch) for batch in even_batches(np.arange(90), 128, streams=2)]
+    [45, 45]
+    """
+    count = -(-len(rows) // batch_size)
+    filled = -(-count // streams) * streams
+    return np.array_split(rows, min(filled, len(rows))) if count else []
+
+
+def map_batches(workers: Sequence[Callable], batches: Iterable) -> Iterator[tuple[Any, Any]]:
+    """Yields `(batch, what a worker returned for it)` in order; every worker is busy with one batch.
+
+    Example:
+
+    >>> list(map_batches([abs, abs], [-1, -2]))
+    [(-1, 1), (-2, 2)]
+    """
+    if len(workers) == 1:
+        yield from ((batch, workers[0](batch)) for batch in batches)
+        return
+    free: queue.SimpleQueue = queue.SimpleQueue()
+    for worker in workers:
+        free.put(worker)
+
+    def work(batch):
+        worker = free.get()
+        try:
+            return worker(batch)
+        finally:
+            free.put(worker)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        in_flight: collections.deque = collections.deque()
+        for batch in batches:
+            in_flight.append((batch, pool.submit(work, batch)))
+            if len(in_flight) > len(workers):
+                done, future = in_flight.popleft()
+                yield done, future.result()
+        for batch, future in in_flight:
+            yield batch, future.result()
+
+
+def _progress_report(task: AttackTask, members, result: AttackResult) -> Callable:
+    """A function that reports progress in passes of the network: those done, and the most that are left.
 
     What is left assumes that no further adversarial example is found, so it only ever shrinks.
     """
+    pairs = zip(members, result.stages, strict=True)
+    costs = [member.round_passes(task.victim) for member, stage in pairs for _ in range(stage.rounds)]
+    # The passes of each round and all later ones.
+    ahead = np.append(np.cumsum(costs[::-1])[::-1], 0.0)
 
-    def __init__(self, task: AttackTask, cascade, result: AttackResult):
-        self.task = task
-        self.result = result
-        pairs = zip(cascade, result.stages, strict=True)
-        costs = [attack.round_passes(task.victim) for attack, stage in pairs for _ in range(stage.rounds)]
-        # The passes of each round and all later ones.
-        self.ahead = np.append(np.cumsum(costs[::-1])[::-1], 0.0)
+    tell = task.progress
+    assert tell is not None
 
-    def report(self) -> None:
-        """Tells how far the attack is, after a batch went through a round."""
-        if self.task.progress is not None:
-            robust, done = ~self.result.success, float(self.result.passes.sum())
-            left = self.ahead[self.result.rounds[robust]].sum()
-            self.task.progress(done, done + left, int(robust.sum()))
+    def report():
+        robust, done = ~result.success, float(result.passes.sum())
+        tell(done, done + ahead[result.rounds[robust]].sum(), int(robust.sum()))
+
+    return report
 
 
-class PassBudget:
-    """The largest number of forward and backward passes per image, if there is one.
+def _pass_budget(task: AttackTask, first, result: AttackResult) -> Callable | None:
+    """A function from an attack and a round to the images that can afford it; `None` without a budget.
 
     A round is not begun if it might exceed the budget, so no image ever goes through more passes.
     """
-
-    def __init__(self, task: AttackTask, first, result: AttackResult):
-        self.victim, self.limit, self.result = task.victim, task.max_passes, result
-        if self.limit is None:
-            return
-        # In the memory of the result, and so in the state file: an image that is stopped stays so.
-        self.stopped = result.memory[STOPPED][:, 0]
-        needed = 1 + math.ceil(first.round_passes(self.victim))
-        check(
-            self.limit >= needed,
+    if task.max_passes is None:
+        return None
+    needed = 1 + math.ceil(first.round_passes(task.victim))
+    if task.max_passes < needed:
+        raise InputError(
             f"`max_passes` must allow for the first round of '{first.name}', which takes up to {needed} "
-            f"passes per image. Received: max_passes={self.limit}. Allow more, or use fewer steps.",
+            f"passes per image. Received: max_passes={task.max_passes}. Allow more, or use fewer steps."
         )
+    # In the memory of the result, and so in the state file: an image that is stopped stays so.
+    stopped = result.memory[STOPPED][:, 0]
 
-    def allows(self, attack, round_index: int) -> np.ndarray:
-        """Which images can afford a round of an attack."""
-        if self.limit is None:
-            return np.ones(len(self.result.success), bool)
-        affordable = self.result.passes + attack.round_passes(self.victim) <= self.limit
+    def allows(attack, round_index: int) -> np.ndarray:
+        affordable = result.passes + attack.round_passes(task.victim) <= task.max_passes
         # Images that went through this round before an interruption could afford it.
-        exhausted = ~affordable & (self.result.rounds <= round_index) & ~self.result.success
-        self.stopped[exhausted] = 1.0
-        return self.stopped == 0.0
+        exhausted = ~affordable & (result.rounds <= round_index) & ~result.success
+        stopped[exhausted] = 1.0
+        return stopped == 0.0
 
-
-def budget_notes(result: AttackResult, max_passes: int | None) -> list[str]:
-    """What a reader must know about images that reached the budget of passes."""
-    count = 0 if max_passes is None else int(result.memory[STOPPED].sum())
-    if not count:
-        return []
-    return [
-        f"{count} of {len(result.success)} images reached the budget of {max_passes} passes "
-        "before the attack was over and count as robust: the accuracy is an upper bound."
-    ]
-
-
-def record(result: AttackResult, rows, outcome: Attempt, memory: np.ndarray | None = None) -> np.ndarray:
-    """Adds the outcome of a round, as arrays, to the result, and returns the rows where it succeeded."""
-    if memory is not None:
-        memory[rows] = np.minimum(memory[rows], outcome.memory)
-    result.queries[rows] += outcome.queries
-    result.gradients[rows] += outcome.gradients
-    result.nonfinite[rows] += outcome.nonfinite
-    result.norm[rows] = np.minimum(result.norm[rows], outcome.norm)
-    solved = rows[outcome.success]
-    result.success[solved] = True
-    result.x_adv[solved] = outcome.x_adv[outcome.success]
-    return solved
+    return allows
 
 
 def clean_pass(
@@ -255,10 +352,7 @@ def clean_pass(
     logits = np.concatenate([batch.numpy() for _, batch in clean_logits(victim, x, batch_size)])
     if victim.num_classes is None:  # known only now if the victim is a callable
         victim.num_classes = int(logits.shape[-1])
-    check(
-        int(np.max(y)) < logits.shape[-1],
-        f"Labels must lie in [0, {logits.shape[-1]}). Received: min={np.min(y)}, max={np.max(y)}.",
-    )
+    check_classes(np.asarray(y), logits.shape[-1])
     return AttackResult.before(x, succeeded(logits, y).numpy()), logits
 
 
@@ -268,9 +362,9 @@ def clean_logits(victim: Victim, x, batch_size: int):
         yield start, victim.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
 
 
-def _open_state(task: AttackTask, path, result: AttackResult, known: CleanFacts | None) -> AttackState | None:
+def _open_state(task: AttackTask, path, result: AttackResult) -> AttackState | None:
     """The state of a task, read back if there is one; `None` if the model cannot be identified."""
-    model = None if known is None else known.model
+    model = None if task.known is None else task.known.model
     model = identify(task.victim) if model is None else model
     if model is None:
         return None

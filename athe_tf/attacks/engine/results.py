@@ -11,8 +11,26 @@ COUNTS = ("queries", "gradients", "nonfinite")
 PER_IMAGE = ("success", "norm", "rounds", *COUNTS)
 
 
-class Attempt(NamedTuple):
-    """The outcome of one round on one batch, as tensors; the fields of `AttackResult`."""
+class RoundResult(NamedTuple):
+    """What one round found on one batch, as tensors with one row per image.
+
+    `Attack.round_result` makes one from what a loop leaves, its costs counted.
+
+    Example:
+
+    >>> RoundResult._fields[:2]
+    ('x_adv', 'success')
+
+    Attributes:
+        x_adv: Images, adversarial where `success` is true.
+        success: Whether the attack succeeded.
+        queries: Forward passes of this round.
+        gradients: Backward passes of this round.
+        norm: Length of the perturbation, infinite where no adversarial image was found.
+        nonfinite: Gradients with entries that are not finite.
+        memory: What the image carries to later rounds, for attacks whose schedule has a memory.
+        judged: Forward passes of the judge, if the model has another gradient source.
+    """
 
     x_adv: Any
     success: Any
@@ -21,6 +39,35 @@ class Attempt(NamedTuple):
     norm: Any
     nonfinite: Any
     memory: Any = None
+    judged: Any = None
+
+
+class Costs(NamedTuple):
+    """The passes of one round: what is counted, and the most that an image can take, in one place.
+
+    Example:
+
+    >>> Costs(steps=20, backward=1).most
+    41
+
+    Attributes:
+        steps: The largest number of steps.
+        forward: Forward passes of a step. Defaults to 1.
+        backward: Backward passes of a step. Defaults to 0.
+        before: Forward and backward passes before the first step. Defaults to none.
+        after: The most forward passes after the last step. Defaults to 1: the last point is tested.
+    """
+
+    steps: int
+    forward: int = 1
+    backward: int = 0
+    before: tuple[int, int] = (0, 0)
+    after: int = 1
+
+    @property
+    def most(self) -> int:
+        """The most passes that an image takes in a round."""
+        return self.steps * (self.forward + self.backward) + sum(self.before) + self.after
 
 
 @dataclasses.dataclass
@@ -65,7 +112,8 @@ class AttackResult:
         rounds: Rounds that each image went through: restarts, targets. A success was found in the last.
         stages: The attacks that the rounds belong to.
         notes: Remarks on the model and the result, as sentences.
-        memory: By stage, what each image carries from round to round; see `Attack.memory_columns`.
+        memory: By stage, what each image carries from round to round; see `Schedule.memory_columns`. As
+            `"judge"`, forward passes of the judge, if gradients came from another model.
     """
 
     x_adv: np.ndarray

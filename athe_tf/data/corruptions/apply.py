@@ -1,16 +1,54 @@
-"""`corrupt`: images with a corruption of a severity."""
+"""`corrupt`: images with a corruption of a severity, and its random numbers."""
+
+import zlib
 
 import numpy as np
+import tensorflow as tf
 
-from athe_tf.data import validate
-from athe_tf.data.corruptions.draws import Draws
-from athe_tf.data.corruptions.names import CORRUPTIONS, check_severity
-from athe_tf.data.corruptions.settings import setting
+from athe_tf.data.corruptions.names import CORRUPTIONS, check_severity, setting
 from athe_tf.data.images import as_float
+from athe_tf.utils import rng
 from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import check_images, to_levels
 
 # Images are corrupted this many pixels at a time: large enough for NumPy, with bounded memory.
 _CHUNK_PIXELS = 2**19
+
+
+class Draws:
+    """Random numbers for a batch of images under one corruption, a new sequence with each call.
+
+    Every method returns `[N, *shape]`, where row n depends on (seed, corruption, severity, ids[n]) and on
+    the number of earlier calls, but on no other image.
+
+    Args:
+        seed: An integer.
+        name: The corruption.
+        severity: 1 to 5.
+        ids: `[N]` integers.
+    """
+
+    def __init__(self, seed: int, name: str, severity: int, ids):
+        self.count = len(ids)
+        self._seed = rng.fold(seed, zlib.crc32(name.encode()), severity)
+        self._ids = tf.constant(ids, tf.int64)
+        self._calls = 0
+
+    def uniform(self, shape, low=0.0, high=1.0) -> np.ndarray:
+        """Uniform float32 in `[low, high)`."""
+        return rng.uniform(self._seed, self._ids, shape, low, high, self._next()).numpy()
+
+    def normal(self, shape) -> np.ndarray:
+        """Standard normal float32."""
+        return rng.normal(self._seed, self._ids, shape, self._next()).numpy()
+
+    def integers(self, shape, low: int, high: int) -> np.ndarray:
+        """Uniform integers in `[low, high)`."""
+        return low + rng.integers(self._seed, self._ids, shape, high - low, self._next()).numpy()
+
+    def _next(self) -> int:
+        self._calls += 1
+        return self._calls
 
 
 def corrupt(
@@ -39,7 +77,7 @@ def corrupt(
     images = np.asarray(images)
     function = CORRUPTIONS.get(name)
     check_severity(severity)
-    validate.check_images(images)
+    check_images(images)
     check(
         images.shape[-1] in (1, 3),
         f"Corruptions are defined for images with 1 or 3 channels. Received: shape={images.shape}.",
@@ -55,10 +93,6 @@ def corrupt(
     for start in range(0, len(images), size):
         part = slice(start, start + size)
         corrupted = function(as_float(images[part]), constants, Draws(seed, name, severity, ids[part]))
-        result[part] = _to_levels(corrupted, result.dtype)
+        levels = to_levels(corrupted)
+        result[part] = levels if result.dtype == np.uint8 else as_float(levels)
     return result
-
-
-def _to_levels(images, dtype):
-    levels = np.rint(np.clip(images, 0, 1) * 255)
-    return levels.astype(dtype) if dtype == np.uint8 else levels.astype(dtype) / np.float32(255)

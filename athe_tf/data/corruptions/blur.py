@@ -6,15 +6,13 @@ from scipy import ndimage
 from athe_tf.data.corruptions.resampling import correlate, gaussian, line_blur, zoom
 
 
-def gaussian_blur(images, sigma, draws):
+def gaussian_blur(images, sigma, _):
     """A Gaussian blur of `sigma` pixels."""
-    del draws
     return gaussian(images, sigma)
 
 
-def defocus_blur(images, constants, draws):
+def defocus_blur(images, constants, _):
     """Every point becomes a disc; `constants` are its radius and the blur of its rim."""
-    del draws
     return correlate(images, disc(*constants))
 
 
@@ -79,7 +77,6 @@ def zoom_blur(images, constants, draws):
 
     `constants` are the end and the step of the factors of enlargement, which begin at 1.
     """
-    del draws
     factors = np.arange(1, *constants)
     total = images.copy()
     for factor in factors:

@@ -5,18 +5,17 @@ import tensorflow as tf
 
 from athe_tf.data.corruptions.resampling import along_sides, gaussian, sample
 from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import to_levels
 
 
-def contrast(images, factor, draws):
+def contrast(images, factor, _):
     """Moves every pixel towards the mean of its channel."""
-    del draws
     mean = images.mean(axis=(1, 2), keepdims=True)
     return (images - mean) * np.float32(factor) + mean
 
 
-def saturate(images, constants, draws):
+def saturate(images, constants, _):
     """Scales the saturation of each pixel in HSV space and adds to it, keeping hue and value."""
-    del draws
     check(
         images.shape[-1] == 3,
         f"The corruption 'saturate' needs color images. Expected 3 channels. Received: {images.shape[-1]}.",
@@ -32,9 +31,8 @@ def saturate(images, constants, draws):
     return value - np.where(saturation > 0, scaled, red)
 
 
-def pixelate(images, share, draws):
+def pixelate(images, share, _):
     """Larger pixels: shrinks each side to a fraction of it, and enlarges it again."""
-    del draws
     sizes = ((size, max(1, int(size * share))) for size in images.shape[1:3])
     there_and_back = (_box_matrix(small, size) @ _box_matrix(size, small) for size, small in sizes)
     return along_sides(images, *there_and_back)
@@ -49,13 +47,11 @@ def _box_matrix(size: int, new_size: int):
     return (covered / covered.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
-def jpeg_compression(images, quality, draws):
+def jpeg_compression(images, quality, _):
     """Writes and reads each image as a JPEG file of this quality."""
-    del draws
-    levels = np.rint(images * 255).astype(np.uint8)
     decoded = [
         tf.io.decode_jpeg(tf.io.encode_jpeg(image, quality=quality), dct_method="INTEGER_ACCURATE").numpy()
-        for image in levels
+        for image in to_levels(images)
     ]
     return np.stack(decoded).astype(np.float32) / np.float32(255)
 

@@ -9,6 +9,8 @@ import math
 import numpy as np
 from scipy import special
 
+from athe_tf.utils.images_and_labels import to_levels
+
 
 def gaussian_noise(images, sigma, draws):
     """Adds normal noise of standard deviation `sigma`."""
@@ -28,7 +30,7 @@ def impulse_noise(images, share, draws):
 
 def shot_noise(images, photons, draws):
     """Counts photons: a pixel of brightness v is a Poisson number of mean `v * photons`, over `photons`."""
-    levels = np.rint(images * 255).astype(np.int64)
+    levels = to_levels(images)
     # More than ten standard deviations: the probability of the rest is below the resolution of float32.
     most = math.ceil(photons + 10 * math.sqrt(photons) + 20)
     # The inverse of the distribution function, looked up for all 256 levels in one table: row l holds

@@ -6,8 +6,7 @@ only the chief writes files (`writes`).
 """
 
 from athe_tf.programs.callbacks.backup import Backup, NotFiniteError
-from athe_tf.programs.callbacks.best_keeper import BestKeeper
-from athe_tf.programs.callbacks.early_stopping import EarlyStopping
+from athe_tf.programs.callbacks.best_epoch import BestKeeper, EarlyStopping
 from athe_tf.programs.callbacks.epoch_line import EpochLine
 from athe_tf.programs.callbacks.overfitting_guard import OverfittingGuard
 from athe_tf.programs.callbacks.periods import PeriodKeeper, read_ensemble

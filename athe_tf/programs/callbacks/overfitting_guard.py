@@ -4,13 +4,12 @@ import pathlib
 from typing import Any
 
 import keras
-import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.distribution.strategy import Distribution
-from athe_tf.programs.run_state import RunProgress
-from athe_tf.utils.files import replacing
+from athe_tf.jobs.journal import read_arrays, write_arrays
+from athe_tf.programs.run_state import RunProgress, numbered
 
 
 class OverfittingGuard(keras.callbacks.Callback):
@@ -88,17 +87,14 @@ class OverfittingGuard(keras.callbacks.Callback):
         An interruption between this and the backup is harmless: the resumed run repeats it with the same
         weights.
         """
-        if not self.distribution.is_chief:
-            return
-        arrays: dict[str, Any] = {f"v{i:05d}": np.asarray(v) for i, v in enumerate(self._variables())}
-        with replacing(self.path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, **arrays)
+        if self.distribution.is_chief:
+            write_arrays(self.path, numbered(self._variables()))
 
     def restore(self) -> None:
         """Restores the weights that `keep` wrote."""
-        with np.load(self.path, allow_pickle=False) as kept:
-            for name, variable in zip(sorted(kept.files), self._variables(), strict=True):
-                variable.assign(kept[name])
+        kept = read_arrays(self.path)
+        for name, variable in zip(sorted(kept), self._variables(), strict=True):
+            variable.assign(kept[name])
 
     def _variables(self) -> list:
         averaged = self.model.averaged

@@ -1,23 +1,49 @@
 """The settings of bin/analyze."""
 
 import dataclasses
+from typing import Any
 
-from athe_tf.analysis.names import ANALYSES, OF_RUNS, SPACES
+from athe_tf.analysis.registry import ALL_ANALYSES, ANALYSES, RUN_ANALYSES
 from athe_tf.data.names import check_name as check_data_set
 from athe_tf.programs.config.fields import flag, seed_option
-from athe_tf.utils.choices import NORMS, check_epsilon
+from athe_tf.utils.choices import NORMS, check_epsilon, check_input_range
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, option
 from athe_tf.utils.registry import unknown_name
 
 
+def flag_fields(analysis) -> list[dataclasses.Field]:
+    """The options of an analysis that are flags."""
+    return [field for field in dataclasses.fields(analysis.options) if field.metadata.get("flag", True)]
+
+
+def own_flags() -> list[tuple]:
+    """The options of all analyses that are flags, each once: `(name, type, field)`.
+
+    An option has no default if analyses differ in it.
+    """
+    found: dict[str, tuple] = {}
+    # Analyses with many of them come first.
+    for analysis in sorted(ANALYSES.values(), key=lambda one: -len(flag_fields(one))):
+        for field in flag_fields(analysis):
+            same = field.name not in found or found[field.name][2].default == field.default
+            default = field.default if same else None
+            kind: Any = field.type
+            found[field.name] = field.name, kind | None, option(default, **field.metadata)
+    return list(found.values())
+
+
+OwnFlags: Any = dataclasses.make_dataclass("OwnFlags", own_flags(), frozen=True)
+
+
 @dataclasses.dataclass(frozen=True)
-class AnalyzeConfig:
-    """Analyses of one model, or of several in one picture."""
+class SharedFlags:
+    """What all analyses need."""
 
     model: str | None = option(
         None, "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function."
     )
+    input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
     compare: tuple[str, ...] = option(
         (), "Several models instead, drawn in one picture, separated by commas."
     )
@@ -27,6 +53,10 @@ class AnalyzeConfig:
         None, "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]"
     )
     image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
+    resize_size: int | None = option(
+        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", above=0
+    )
+    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
     split: str = option("test", "Which images.", choices=("test", "validation", "train"))
     norm: str | None = option(None, "Norm of the attack. [the run's own, or linf]", choices=NORMS)
     epsilon: float | None = option(None, "Radius of the attack. [the run's own, or 8/255]")
@@ -34,15 +64,13 @@ class AnalyzeConfig:
     max_examples: int = option(256, "Use only the first N images.", above=0)
     batch_size: int = option(128, "Images that go through the model at once.", above=0)
     seed: int = seed_option("Seed of attacks and random directions.")
-    space: str = option("weights", "Where landscape walks.", choices=tuple(SPACES))
-    directions: str | None = option(
-        None,
-        "Directions of landscape: random or eigenvectors in weights, attack or random in pixels. [the first]",
-        choices=("random", "eigenvectors", "attack"),
-    )
-    points: int | None = option(None, "Grid points of landscape and decision_map per direction.", least=3)
-    index: int = option(0, "Image of decision_map.", least=0)
-    top: int = option(3, "Number of eigenvalues of hessian.", above=0)
+
+
+# Python lists the fields of the last base first.
+@dataclasses.dataclass(frozen=True)
+class AnalyzeConfig(OwnFlags, SharedFlags):
+    """Analyses of one model, or of several in one picture."""
+
     output: str = option(
         "analysis",
         "Folder for the pictures and numbers of each analysis; inside a run, bin/report finds RUN/analysis.",
@@ -54,10 +82,13 @@ class AnalyzeConfig:
             (self.model is None) != (not self.compare),
             "Give either --model=MODEL, or several models as --compare=A,B.",
         )
-        check(bool(self.what), f"Say what to analyze: --what={next(iter(ANALYSES))}. Available: {_names()}.")
+        check(
+            bool(self.what),
+            f"Say what to analyze: --what={next(iter(ANALYSES))}. Available: {', '.join(ALL_ANALYSES)}.",
+        )
         for name in self.what:
-            if name not in ANALYSES | OF_RUNS:
-                raise unknown_name("analysis", name, [*ANALYSES, *OF_RUNS])
+            if name not in ALL_ANALYSES:
+                raise unknown_name("analysis", name, ALL_ANALYSES)
         check(
             not self.compare or len(self.compare) >= 2,
             f"A comparison needs at least two models. Received: --compare={','.join(self.compare)}. Use "
@@ -65,17 +96,16 @@ class AnalyzeConfig:
         )
         twice = sorted({name for name in self.compare if self.compare.count(name) > 1})
         check(not twice, f"Name each model once. Received twice: {', '.join(twice)}.")
-        check(
-            self.directions in (None, *SPACES[self.space]),
-            f"In {self.space}, the directions of landscape are one of {list(SPACES[self.space])}. Received: "
-            f"--directions={self.directions}.",
-        )
-        needs_runs = [name for name in self.what if name in OF_RUNS]
+        for analysis in ANALYSES.values():
+            analysis.check_options(self, flag)
+        needs_runs = [name for name in self.what if name in RUN_ANALYSES]
         check(
             not needs_runs or bool(self.compare),
             f"{''.join(needs_runs[:1])} needs several training runs. Give them as --compare=RUN1,RUN2.",
         )
         check(bool(self.output), "--output= is empty. Name a folder, or leave the flag out.")
+        if self.input_range:
+            check_input_range(self.input_range, "--input_range")
         if self.dataset is not None:
             check_data_set(self.dataset)
         if self.epsilon is not None:
@@ -86,6 +116,12 @@ class AnalyzeConfig:
         """All models, one or several."""
         return self.compare or (str(self.model),)
 
+    def given_options(self, what: str) -> dict[str, Any]:
+        """The options of an analysis that have a value."""
+        names = [field.name for field in flag_fields(ALL_ANALYSES[what])]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-def _names() -> str:
-    return ", ".join([*ANALYSES, *OF_RUNS])
+    def foreign_options(self, what: str) -> set[str]:
+        """The options that only other analyses have."""
+        own = {field.name for field in flag_fields(ALL_ANALYSES[what])}
+        return {field.name for field in dataclasses.fields(OwnFlags)} - own

@@ -5,26 +5,19 @@ import pathlib
 
 from athe_tf.attacks.registry import parse_name
 from athe_tf.data.names import check_name as check_data_set
-from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.evaluation.options import PEERS, check_peers
-from athe_tf.evaluation.protocols import PROTOCOLS, get_protocol
-from athe_tf.evaluation.shard import Shard
-from athe_tf.programs.config.fields import (
-    cpu_replicas_option,
-    devices_option,
-    distribution_option,
-    flag,
-    seed_option,
-    worker_timeout_option,
-)
-from athe_tf.utils.choices import NORMS, RUNTIME_SUFFIXES, check_epsilon, check_input_range, parse_logit_scale
+from athe_tf.evaluation.options import CommonOptions, check_peers
+from athe_tf.evaluation.protocols import get_protocol
+from athe_tf.jobs.shard import Shard
+from athe_tf.programs.config.fields import DeviceOptions, ImageOptions, flag
+from athe_tf.results.settings import LessCommonOptions
+from athe_tf.utils.choices import RUNTIME_SUFFIXES, check_epsilon, check_input_range, parse_logit_scale
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, option
+from athe_tf.utils.options import check_options, listed, option, with_help
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateConfig:
-    """An evaluation. Settings that are left out come from the training run of the model, if it has one."""
+class EvaluatedModel:
+    """The model to evaluate."""
 
     model: str = option(
         "",
@@ -37,52 +30,26 @@ class EvaluateConfig:
         "gradients.",
     )
     input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
-    dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
-    data_dir: str | None = option(
-        None,
-        "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]",
-        runtime=True,
+
+
+@listed
+@dataclasses.dataclass(frozen=True)
+class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptions, EvaluatedModel):
+    """An evaluation. Settings that are left out come from the training run of the model, if it has one."""
+
+    substitutes: tuple[str, ...] = option(
+        (), "Other models for --protocol=transfer, separated by commas.", after="verify_with"
     )
-    image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
-    resize_size: int | None = option(
-        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", above=0
+    distribution: str = with_help(
+        DeviceOptions,
+        "distribution",
+        "auto, one (device), mirrored (all GPUs of this machine) or multi_worker (TF_CONFIG or Slurm); see "
+        "docs/distributed.md.",
     )
-    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
-    split: str = option("test", "Which images.", choices=("test", "validation", "train"))
-    protocol: str | None = option(None, f"A named set of attacks: {', '.join(PROTOCOLS)}. [quick]")
-    attacks: tuple[str, ...] = option((), "Attacks by name instead, such as fgsm,pgd-20.")
-    norm: str | None = option(None, "Norm. [the protocol's, the run's own, or linf]", choices=NORMS)
-    epsilon: float | None = option(None, "Radius. [the protocol's, the run's own, or 8/255]")
-    epsilons: tuple[float, ...] = option((), "Further radii for every attack, for a curve.")
-    max_examples: int | None = option(None, "Evaluate only the first N images.", above=0)
-    max_passes: int | None = option(
-        None, "Stop each attack on an image after this many forward and backward passes.", above=0
-    )
-    batch_size: int = option(128, "Images that go through the model at once, over all devices.", above=0)
-    seed: int = seed_option("Seed of the attacks.")
-    checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")
-    verify_with: tuple[str, ...] = option((), f"Repeat FGSM and PGD-20 with: {', '.join(PEERS)}.")
-    substitutes: tuple[str, ...] = option((), "Other models for --protocol=transfer, separated by commas.")
-    corruptions: str | None = option(
-        None,
-        "Also measure common corruptions: generated, folder:PATH with the genuine .npy or JPEG files, or a "
-        "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
-    )
-    corruption_resize: int | None = option(
-        None, "Resize JPEG files of ImageNet-C to this before the crop; 256 in the HE paper's code.", above=0
-    )
-    margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]")
-    logit_scale: str = option(
-        "model", "Scale of hypersphere logits for attacks that depend on it: model, or a number."
-    )
-    probabilities: bool = option(False, "Attack the logarithms of a softmax that cannot be removed.")
-    distribution: str = distribution_option(
-        "auto, one (device), mirrored (all GPUs of this machine) or multi_worker (TF_CONFIG or Slurm)"
-    )
-    devices: tuple[str, ...] = devices_option()
-    cpu_replicas: int = cpu_replicas_option()
-    worker_timeout: float = worker_timeout_option(
-        "Seconds that the first worker waits for a sign of life of another, when its own images are done."
+    worker_timeout: float = with_help(
+        DeviceOptions,
+        "worker_timeout",
+        "Seconds that the first worker waits for a sign of life of another, when its own images are done.",
     )
     shard: str | None = option(
         None,
@@ -131,7 +98,7 @@ class EvaluateConfig:
             "The protocol 'transfer' needs other models to make images on. Name them: "
             "--substitutes=runs/pgd_at,runs/trades.",
         )
-        DistributionSettings(self.distribution, self.devices, self.cpu_replicas)
+        self.distribution_settings()
         self._check_shard()
 
     def _check_shard(self) -> None:

@@ -1,6 +1,11 @@
 """What the settings of several programs share."""
 
-from athe_tf.utils.options import option
+import dataclasses
+
+from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.utils.options import option, seed_option
+
+__all__ = ["DeviceOptions", "ImageOptions", "flag", "seed_option"]
 
 
 def flag(name: str) -> str:
@@ -8,30 +13,41 @@ def flag(name: str) -> str:
     return f"--{name}"
 
 
-def seed_option(help: str):
-    """`--seed`: 31 bits, so that no two seeds mean the same."""
-    return option(0, help, least=0, below=2**31)
+@dataclasses.dataclass(frozen=True)
+class ImageOptions:
+    """The images to look at. What is left out comes from the training run of the model, if it has one."""
+
+    dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
+    data_dir: str | None = option(
+        None,
+        "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]",
+        runtime=True,
+    )
+    image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
+    resize_size: int | None = option(
+        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", above=0
+    )
+    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
+    split: str = option("test", "Which images.", choices=("test", "validation", "train"))
 
 
-def distribution_option(choices: str):
-    """`--distribution`, for programs that offer some kinds."""
-    return option("auto", f"{choices}; see docs/distributed.md.", runtime=True)
+@dataclasses.dataclass(frozen=True)
+class DeviceOptions:
+    """The devices and machines. Programs say in their own help which distributions they offer."""
 
-
-def devices_option():
-    """`--devices`."""
-    return option(
+    distribution: str = option("auto", "See docs/distributed.md.", runtime=True)
+    devices: tuple[str, ...] = option(
         (), "Numbers of the GPUs to use, such as 0,1; or cpu. [all GPUs, else the CPU]", runtime=True
     )
-
-
-def worker_timeout_option(help: str):
-    """`--worker_timeout`."""
-    return option(300.0, help, runtime=True, above=0)
-
-
-def cpu_replicas_option():
-    """`--cpu_replicas`."""
-    return option(
+    cpu_replicas: int = option(
         1, "Split the CPU into this many logical devices, to emulate several GPUs.", runtime=True, least=1
     )
+    worker_timeout: float = option(
+        DistributionSettings.worker_timeout, "Seconds to wait for other workers.", runtime=True, above=0
+    )
+
+    def distribution_settings(self) -> DistributionSettings:
+        """The devices and machines as the library takes them; raises `InputError` for impossible ones."""
+        return DistributionSettings(
+            self.distribution, self.devices, self.cpu_replicas, worker_timeout=self.worker_timeout
+        )

@@ -14,7 +14,7 @@ from athe_tf.training.options import (
 )
 from athe_tf.utils.choices import check_epsilon, check_input_range
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.imports import is_import_path
+from athe_tf.utils.registry import is_import_path
 
 # The heads whose logits each form of the margin is made for.
 MARGIN_FORM_HEADS = {"cosine": ("he", "fn", "wn"), "angle": ("mhe",), "arc": ("he",)}

@@ -2,34 +2,50 @@
 
 import dataclasses
 import json
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-from athe_tf.training.options import options_of
+from athe_tf.jobs import identity
+from athe_tf.training.options import OPTIONS, options_of
 from athe_tf.utils.errors import InputError
-from athe_tf.utils.imports import is_import_path
 from athe_tf.utils.number_format import format_number, parse_number
-from athe_tf.utils.registry import unknown_name
+from athe_tf.utils.options import TYPES, field_type, is_optional, item_type, json_schema
+from athe_tf.utils.registry import is_import_path, unknown_name
 
 #: The version of `config.json`. Version 1 had no number.
 FORMAT = 2
-# Types in the words of error messages.
-WORDS = {
-    int: "a whole number", float: "a number", str: "a text", bool: "true or false", tuple: "a list",
-    dict: "an object",
+#: Options of frameworks that format 1 has at the top level, and those that had another name there.
+FORMAT_1 = (
+    "beta", "pairing", "pairing_form", "replays", "noise_in_box", "nfgsm_noise", "gradalign", "llr_preset",
+    "llr_variant", "gamma_weight", "slope_weight", "curvature_weight", "curvature_step",
+)  # fmt: skip
+RENAMED = {
+    "nfgsm_noise": "noise", "gradalign": "alignment", "llr_preset": "preset", "llr_variant": "variant",
 }  # fmt: skip
+# The options of any framework, `module:Name` included.
+ANY_OPTIONS = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[a-z][a-z0-9_]*$"},
+    "additionalProperties": {
+        "type": ["number", "string", "boolean", "null"],
+        "maxLength": 200,
+        "description": "a number, a text, true, false or null",
+    },
+    "description": "an object with the options of the framework",
+}
 
 
-def field_type(config_class, name: str):
-    """The type of a field without `None`: `int`, `float`, `str`, `bool`, `tuple` or `dict`."""
-    hint = get_type_hints(config_class)[name]
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
-    container = getattr(hint, "__origin__", None)
-    return container if container in (tuple, dict) else kinds[0]
-
-
-def item_type(config_class, name: str):
-    """The type of the items of a tuple field."""
-    return next(iter(get_args(get_type_hints(config_class)[name])), str)
+def schema_properties(config_class) -> dict[str, Any]:
+    """The properties in the JSON Schema of `config.json`: all settings that determine the result of a run."""
+    settings = {
+        field.name: json_schema(config_class, field.name)
+        for field in dataclasses.fields(config_class)
+        if not field.metadata.get("runtime")
+    }
+    owners = {field.name: table for table in OPTIONS.values() for field in dataclasses.fields(table)}
+    now = {name: RENAMED.get(name, name) for name in FORMAT_1}
+    former = {old: json_schema(owners[new], new) for old, new in now.items()}
+    versions = {"enum": [*range(1, FORMAT + 1)], "description": "1 or 2"}
+    return {"format": versions, **settings, **former, "options": ANY_OPTIONS}
 
 
 def to_json(config) -> str:
@@ -89,13 +105,13 @@ def check_types(config_class, values: dict[str, Any]) -> None:
         if name not in known:
             raise unknown_name("setting", name, known)
         kind, item = field_type(config_class, name), item_type(config_class, name)
-        optional = type(None) in get_args(get_type_hints(config_class)[name])
         items = value if kind is tuple and isinstance(value, tuple) else ()
-        if (value is None and optional) or (_is_a(value, kind) and all(_is_a(one, item) for one in items)):
+        fits = _is_a(value, kind) and all(_is_a(one, item) for one in items)
+        if fits or (value is None and is_optional(config_class, name)):
             continue
-        of = f" of {WORDS[item].removeprefix('a ')}s" if kind is tuple else ""
+        of = f" of {TYPES[item][1].removeprefix('a ')}s" if kind is tuple else ""
         raise InputError(
-            f"Invalid setting '{name}'. Expected {WORDS[kind]}{of}. Received: {str(value)[:100]}."
+            f"Invalid setting '{name}'. Expected {TYPES[kind][1]}{of}. Received: {str(value)[:100]}."
         )
 
 
@@ -132,9 +148,8 @@ def exact_number(value: float) -> str:
 def differences(one, other) -> list[str]:
     """The settings that affect the result and differ, as text; empty for two configs of the same run."""
     runtime = {field.name for field in dataclasses.fields(one) if field.metadata.get("runtime")}
-    there, here = given_settings(one), given_settings(other)
-    return [
-        f"--{name}={flag_text(here.get(name))} (there: {flag_text(there.get(name))})"
-        for name in [*there, *(name for name in here if name not in there)]
-        if name not in runtime and there.get(name) != here.get(name)
-    ]
+    there, here = (
+        {name: value for name, value in given_settings(config).items() if name not in runtime}
+        for config in (one, other)
+    )
+    return identity.differences(here, there, "--{name}={ours} (there: {stored})", flag_text)

@@ -10,19 +10,11 @@ from typing import Any
 
 from athe_tf.attacks.options import AttackOptions
 from athe_tf.attacks.registry import parse_name
-from athe_tf.data.augmentations import AUGMENTATIONS
+from athe_tf.data.names import AUGMENTATIONS
 from athe_tf.data.names import check_name as check_data_set
-from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.models import names as models
 from athe_tf.programs.config import rules
-from athe_tf.programs.config.fields import (
-    cpu_replicas_option,
-    devices_option,
-    distribution_option,
-    flag,
-    seed_option,
-    worker_timeout_option,
-)
+from athe_tf.programs.config.fields import DeviceOptions, flag
 from athe_tf.training.options import (
     FRAMEWORKS,
     LR_SCHEDULES,
@@ -35,7 +27,7 @@ from athe_tf.training.options import (
 )
 from athe_tf.utils.choices import MARGIN_FORMS, WEIGHT_NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, make_options, option
+from athe_tf.utils.options import check_options, make_options, option, seed_option, with_help
 
 PRECISIONS = ("float32", "float64", "mixed_float16", "mixed_bfloat16")
 
@@ -136,8 +128,8 @@ class OptimizerOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunOptions:
-    """The run."""
+class ValidationOptions:
+    """The validation, and the seed."""
 
     validation_attack: str = option(
         "pgd-10",
@@ -145,12 +137,21 @@ class RunOptions:
         "stronger and takes about nine times as many passes.",
     )
     seed: int = seed_option("Seed of initialization, order, augmentation and attack starts.")
-    distribution: str = distribution_option(
-        "auto, one (device), mirrored (the GPUs of this machine), multi_worker (TF_CONFIG or Slurm) or tpu"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions(DeviceOptions):
+    """The run."""
+
+    distribution: str = with_help(
+        DeviceOptions,
+        "distribution",
+        "auto, one (device), mirrored (the GPUs of this machine), multi_worker (TF_CONFIG or Slurm) or tpu; "
+        "see docs/distributed.md.",
     )
-    devices: tuple[str, ...] = devices_option()
-    cpu_replicas: int = cpu_replicas_option()
-    worker_timeout: float = worker_timeout_option("Seconds that workers wait for each other at the start.")
+    worker_timeout: float = with_help(
+        DeviceOptions, "worker_timeout", "Seconds that workers wait for each other at the start."
+    )
     backup_minutes: float = option(
         10.0, "Minutes between backups; one is also written at the end of every epoch.", runtime=True, least=0
     )
@@ -161,6 +162,7 @@ class RunOptions:
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(
     RunOptions,
+    ValidationOptions,
     AverageOptions,
     OptimizerOptions,
     EpsilonOptions,
@@ -184,7 +186,7 @@ class TrainConfig(
             "AutoAttack takes too long to run after every epoch; it is for bin/evaluate. Received: "
             f"--validation_attack={self.validation_attack}. Use an attack such as pgd-10 or swift.",
         )
-        DistributionSettings(self.distribution, self.devices, self.cpu_replicas)
+        self.distribution_settings()
         rules.check_settings(self)
 
     @classmethod

@@ -6,8 +6,8 @@ data for it. A new section is one new file and one line in `ORDER`.
 
 import importlib
 
+from athe_tf.drawing.page import Section
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section
 
 ORDER = (
     "attacks", "conversion", "curve", "sanity", "images", "classes", "angles", "calibration", "corruptions",

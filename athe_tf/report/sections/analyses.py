@@ -1,10 +1,10 @@
 """Analyses of the model: why it is as robust as it is."""
 
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import Section, paragraph
+from athe_tf.drawing.png import as_data_uri
 from athe_tf.report.analyses import SavedAnalysis
-from athe_tf.report.markup import Markup, tag
-from athe_tf.report.png import as_data_uri
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:

@@ -1,41 +1,46 @@
 """Angles between features and class weights, for hypersphere heads."""
 
 import itertools
+from typing import Literal
 
-from athe_tf.report.charts import figure, histogram
-from athe_tf.report.markup import Markup
+from athe_tf.drawing.charts import figure, histogram
+from athe_tf.drawing.markup import Markup
+from athe_tf.drawing.page import Section, paragraph, side_by_side
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph, side_by_side
+from athe_tf.results.file_format import AngleCounts
 
-SERIES = (("true class", "true"), ("nearest wrong class", "nearest_wrong"))
+SERIES: tuple[tuple[str, Literal["true", "nearest_wrong"]], ...] = (
+    ("true class", "true"),
+    ("nearest wrong class", "nearest_wrong"),
+)
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` unless the model has a hypersphere head."""
-    angles = evaluation.data.get("angles")
+    angles = evaluation.result.angles
     if not angles:
         return None
-    parts = [("clean images", angles)]
+    parts: list[tuple[str, AngleCounts]] = [("clean images", angles)]
     if "adversarial" in angles:
-        parts.append(("adversarial images", {"edges": angles["edges"], **angles["adversarial"]}))
+        parts.append(("adversarial images", angles["adversarial"]))
     intro = paragraph(
         "A hypersphere head predicts the class whose weights have the smallest angle to the features. The "
         "less the two histograms overlap, the larger the margin."
     )
-    figures = side_by_side(*(angle_histogram(name, part) for name, part in parts))
+    figures = side_by_side(*(angle_histogram(name, angles["edges"], part) for name, part in parts))
     return Section("Angles", "angles", intro, figures)
 
 
-def angle_histogram(name: str, part: dict) -> Markup:
+def angle_histogram(name: str, edges: list[float], part: AngleCounts) -> Markup:
     """The histogram for one kind of images."""
-    means = [f"{label} {mean_angle(part['edges'], part[key]):.1f}°" for label, key in SERIES]
+    means = [f"{label} {mean_angle(edges, part[key]):.1f}°" for label, key in SERIES]
     caption = f"{name.capitalize()}; mean angles: {', '.join(means)}."
     groups = [(label, part[key]) for label, key in SERIES]
-    chart = histogram(part["edges"], groups, f"Histogram of angles. {caption}", "angle in degrees")
+    chart = histogram(edges, groups, f"Histogram of angles. {caption}", "angle in degrees")
     return figure(chart, caption, [label for label, _ in SERIES])
 
 
-def mean_angle(edges: list[float], counts: list[float]) -> float:
+def mean_angle(edges: list[float], counts: list[int]) -> float:
     """The mean of a histogram, with each bin at its center.
 
     Example:

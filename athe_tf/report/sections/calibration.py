@@ -1,16 +1,21 @@
 """Calibration, clean and under attack."""
 
-from athe_tf.report.charts import figure, reliability_chart
+from typing import Literal
+
+from athe_tf.drawing.charts import figure, reliability_chart
+from athe_tf.drawing.page import Section, paragraph, side_by_side
 from athe_tf.report.format import percent
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph, side_by_side
 
-KINDS = (("clean", "Clean images"), ("adversarial", "Adversarial images"))
+KINDS: tuple[tuple[Literal["clean", "adversarial"], str], ...] = (
+    ("clean", "Clean images"),
+    ("adversarial", "Adversarial images"),
+)
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` without calibration data."""
-    found = evaluation.data.get("calibration", {})
+    found = evaluation.result.calibration or {}
     figures = []
     for key, name in KINDS:
         if key in found:

@@ -1,29 +1,34 @@
 """Accuracy per class, clean and in the worst case."""
 
-from athe_tf.report.accessors import worst_case
-from athe_tf.report.charts import column_chart, figure
+from typing import Literal
+
+from athe_tf.drawing.charts import column_chart, figure
+from athe_tf.drawing.markup import details, table
+from athe_tf.drawing.page import Section
 from athe_tf.report.format import count, percent, points
-from athe_tf.report.markup import details, table
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section
+from athe_tf.results.file_format import PerClass
 
 MOST_CLASSES = 20
 # Key, name and number of the colour, as in the section on attacks.
-CLEAN, WORST = ("clean", "clean", 4), ("worst_case", "worst case", 1)
+Column = tuple[Literal["clean", "worst_case"], str, int]
+CLEAN: Column = ("clean", "clean", 4)
+WORST: Column = ("worst_case", "worst case", 1)
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` without accuracies per class."""
-    data = evaluation.data
-    found = data.get("per_class", {"count": []})
+    result, found = evaluation.result, evaluation.result.per_class
+    if found is None:
+        return None
     seen = [number for number, images in enumerate(found["count"]) if images and _known(found, number)]
     if not seen:
         return None
     # Without an attack that counts, the worst case equals the clean accuracy.
-    series = [CLEAN] if worst_case(data)[0] is None else [CLEAN, WORST]
+    series = [CLEAN] if result.worst_case_accuracy is None else [CLEAN, WORST]
     key, name, _ = series[-1]
     chosen = lowest(seen, found[key])
-    weakest = min(seen, key=lambda number: found[key][number])
+    weakest = min(seen, key=found[key].__getitem__)  # type: ignore[arg-type]
     caption = f"The weakest class ({name}) is {weakest}, with {percent(found[key][weakest], 1)}."
     if len(chosen) < len(seen):
         caption += f" Shown are the {len(chosen)} lowest of {len(seen)} classes."
@@ -33,11 +38,11 @@ def section(evaluation: SavedEvaluation) -> Section | None:
     return Section("Classes", "classes", picture, details("All classes", numbers(found, series)))
 
 
-def _known(found: dict, number: int) -> bool:
+def _known(found: PerClass, number: int) -> bool:
     return None not in (found["clean"][number], found["worst_case"][number])
 
 
-def numbers(found: dict, series: list):
+def numbers(found: PerClass, series: list[Column]):
     """All classes as a table."""
     rows = [
         [str(number), *(points(found[key][number]) for key, _, _ in series), count(images)]

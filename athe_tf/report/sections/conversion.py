@@ -1,22 +1,20 @@
 """A file for another runtime beside its parent, the model that it was made of."""
 
-from athe_tf.evaluation.text_table import conversion_sentence
-from athe_tf.report.accessors import worst_case
+from athe_tf.drawing.markup import table
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import percent
-from athe_tf.report.markup import table
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
+from athe_tf.results.text_table import conversion_sentence
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` unless the model is such a file, and its parent is known."""
-    data = evaluation.data
-    found = data.get("conversion")
+    result, found = evaluation.result, evaluation.result.conversion
     if not found:
         return None
     rows = [
-        ["clean", percent(data["clean_accuracy"]), percent(found["clean_accuracy"])],
-        ["worst case", percent(worst_case(data)[0]), percent(found["worst_case_accuracy"])],
+        ["clean", percent(result.clean_accuracy), percent(found["clean_accuracy"])],
+        ["worst case", percent(result.worst_case_accuracy), percent(found["worst_case_accuracy"])],
     ]
     intro = paragraph(
         "The model is a file without gradients. Attacks on its parent, the model that it was made of, were "
@@ -24,5 +22,5 @@ def section(evaluation: SavedEvaluation) -> Section | None:
     )
     numbers = table(("accuracy", "this file", "parent"), rows, caption="The file and its parent")
     return Section(
-        "The file and its parent", "conversion", intro, numbers, paragraph(conversion_sentence(data))
+        "The file and its parent", "conversion", intro, numbers, paragraph(conversion_sentence(found))
     )

@@ -1,27 +1,30 @@
 """Accuracy over epsilon."""
 
-from athe_tf.report.accessors import at_headline
-from athe_tf.report.charts import Series, figure, line_chart
+import numpy as np
+
+from athe_tf.drawing.charts import Series, figure, line_chart
+from athe_tf.drawing.markup import table
+from athe_tf.drawing.page import Section, side_by_side
+from athe_tf.drawing.plot import Axis, number_axis, share_axis
 from athe_tf.report.format import interval_text, percent
-from athe_tf.report.markup import table
-from athe_tf.report.plot import Axis, number_axis, share_axis
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, side_by_side
-from athe_tf.utils.number_format import format_number, parse_number
+from athe_tf.results.file_format import CurvePoint
+from athe_tf.results.result import Result
+from athe_tf.utils.number_format import format_number
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` unless the evaluation has a curve of at least two points."""
-    data = evaluation.data
-    curve = sorted(data.get("curve", ()), key=lambda point: point["epsilon"])
+    result = evaluation.result
+    curve = sorted(result.curve, key=lambda point: point["epsilon"])
     if len(curve) < 2:
         return None
     highest = curve[-1]["epsilon"]
-    series = [worst_case(curve), *minimum_norms(data, highest)]
+    series = [worst_case(curve), *minimum_norms(result, highest)]
     spoken = ", ".join(f"{percent(p['accuracy'], 1)} at {format_number(p['epsilon'])}" for p in curve)
-    headline = parse_number(data["epsilon"])
+    headline = result.epsilon
     marker = (headline, "headline epsilon") if 0 < headline <= highest else None
-    axis = epsilon_axis([p["epsilon"] for p in curve], data["norm"])
+    axis = epsilon_axis([p["epsilon"] for p in curve], result.norm)
     chart = line_chart(series, axis, share_axis(""), f"Accuracy over epsilon: {spoken}", marker)
     caption = (
         "Share of images that survive every attack of that epsilon, with 95 % confidence intervals. Gradient "
@@ -40,35 +43,34 @@ def section(evaluation: SavedEvaluation) -> Section | None:
     return Section("Accuracy over epsilon", "curve", side_by_side(figure(chart, caption, legend), numbers))
 
 
-def worst_case(curve: list[dict], name: str = "worst case") -> Series:
+def worst_case(curve: list[CurvePoint], name: str = "worst case") -> Series:
     """The curve with its intervals."""
-    band = [(p["epsilon"], *p["interval"]) for p in curve]
+    band = [(p["epsilon"], p["interval"][0], p["interval"][1]) for p in curve]
     return Series(name, [(p["epsilon"], p["accuracy"]) for p in curve], band)
 
 
-def minimum_norms(data: dict, highest: float) -> list[Series]:
+def minimum_norms(result: Result, highest: float) -> list[Series]:
     """The accuracy at every epsilon up to `highest`, for each minimum-norm attack in the same norm."""
     return [
-        Series(attack["name"], survivors(attack["norms"], highest), dots=False)
-        for attack in data["attacks"]
-        if attack.get("norms") and at_headline(attack, data) and _norm(attack, data) == data["norm"]
+        Series(attack.name, survivors(attack.norms, highest), dots=False)
+        for attack in result.ran
+        if attack.norms is not None
+        and len(attack.norms)
+        and result.at_headline(attack)
+        and attack.norm in (None, result.norm)
     ]
 
 
-def _norm(attack: dict, data: dict) -> str:
-    return attack.get("settings", {}).get("norm", data["norm"])
-
-
-def survivors(norms: list, highest: float, points: int = 65) -> list[tuple[float, float]]:
-    """The share of images whose norm is larger than epsilon; `None` means that none was found.
+def survivors(norms, highest: float, points: int = 65) -> list[tuple[float, float]]:
+    """The share of images whose norm is larger than epsilon; an infinite one means that none was found.
 
     Example:
 
-    >>> survivors([0.0, 0.1, 0.3, None], highest=0.2, points=3)
+    >>> survivors([0.0, 0.1, 0.3, float("inf")], highest=0.2, points=3)
     [(0.0, 0.75), (0.1, 0.5), (0.2, 0.5)]
     """
     grid = [highest * step / (points - 1) for step in range(points)]
-    return [(at, sum(norm is None or norm > at for norm in norms) / len(norms)) for at in grid]
+    return [(at, float(np.mean(np.asarray(norms) > at))) for at in grid]
 
 
 def epsilon_axis(epsilons, norm: str) -> Axis:

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import Section, paragraph
+from athe_tf.drawing.png import data_uri
 from athe_tf.report.format import decimal
-from athe_tf.report.markup import Markup, tag
-from athe_tf.report.png import data_uri
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 MOST_EXAMPLES = 12
 # Larger images are reduced to at most this many pixels per side: twelve rows of three stay below 2 MB.

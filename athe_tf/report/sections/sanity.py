@@ -1,16 +1,19 @@
 """The sanity checks: signs that the robustness is only apparent."""
 
+from collections.abc import Sequence
+
+from athe_tf.drawing.markup import Markup, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import NOTHING, sentence, value_text
-from athe_tf.report.markup import Markup, tag
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
+from athe_tf.results.file_format import Check
 
 SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` if no checks were run."""
-    checks = evaluation.data.get("checks")
+    checks = evaluation.result.checks
     if not checks:
         return None
     intro = paragraph(
@@ -20,7 +23,7 @@ def section(evaluation: SavedEvaluation) -> Section | None:
     return Section("Sanity checks", "sanity", intro, tag("ul", *map(line, checks), class_="checks"))
 
 
-def tally(checks: list[dict]) -> str:
+def tally(checks: Sequence[Check]) -> str:
     """The number of checks that passed, failed and were not run.
 
     Example:
@@ -31,12 +34,7 @@ def tally(checks: list[dict]) -> str:
     return ", ".join(f"{sum(check['status'] == status for check in checks)} {status}" for status in SIGNS)
 
 
-def failed(data: dict) -> list[dict]:
-    """The checks that failed."""
-    return [check for check in data.get("checks", ()) if check["status"] == "failed"]
-
-
-def line(check: dict) -> Markup:
+def line(check: Check) -> Markup:
     """One check: sign, name, status, detail and numbers."""
     status = check["status"]
     numbers = [

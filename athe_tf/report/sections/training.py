@@ -2,12 +2,12 @@
 
 import math
 
-from athe_tf.report.charts import Series, figure, line_chart
+from athe_tf.drawing.charts import Series, figure, line_chart
+from athe_tf.drawing.markup import Markup, details, table
+from athe_tf.drawing.page import Section, side_by_side
+from athe_tf.drawing.plot import number_axis, share_axis
 from athe_tf.report.format import value_text
-from athe_tf.report.markup import Markup, details, table
-from athe_tf.report.plot import number_axis, share_axis
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, side_by_side
 
 ACCURACIES = {
     "clean_accuracy": "clean, training",

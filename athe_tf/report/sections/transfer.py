@@ -1,14 +1,14 @@
 """Transfer: adversarial examples of one model, tested on others."""
 
+from athe_tf.drawing.markup import shaded, table
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import points
-from athe_tf.report.markup import shaded, table
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` unless transfer was measured."""
-    found = evaluation.data.get("transfer")
+    found = evaluation.result.transfer
     if not found:
         return None
     rows = [

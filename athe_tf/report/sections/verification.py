@@ -1,14 +1,15 @@
 """The same attacks by independent code."""
 
+from athe_tf.drawing.markup import Markup, table, tag
+from athe_tf.drawing.page import Section, paragraph
 from athe_tf.report.format import percent
-from athe_tf.report.markup import Markup, table, tag
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.report.sections.section import Section, paragraph
+from athe_tf.results.file_format import CrossCheck
 
 
 def section(evaluation: SavedEvaluation) -> Section | None:
     """Returns `None` unless other packages repeated the attacks."""
-    found = evaluation.data.get("verify")
+    found = evaluation.result.verify
     if not found:
         return None
     rows = [
@@ -29,12 +30,12 @@ def section(evaluation: SavedEvaluation) -> Section | None:
     return Section("Cross-examination", "verification", *parts)
 
 
-def difference(one: dict) -> str:
+def difference(one: CrossCheck) -> str:
     """The difference in percentage points, with its sign.
 
     Example:
 
-    >>> difference({"difference": -0.005})
+    >>> difference({"tool": "art", "attack": "fgsm", "difference": -0.005})
     '-0.50 points'
     """
     return f"{100 * one['difference']:+.2f} points"

@@ -1,0 +1,149 @@
+"""ONNX and LiteRT files as victims: logits from another runtime, without gradients."""
+
+import pathlib
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.models.card import read_card
+from athe_tf.models.victim import Victim
+from athe_tf.utils.digests import file_digest
+from athe_tf.utils.errors import InputError, check, first_line
+
+
+def open_runtime_model(path: str | pathlib.Path) -> Victim:
+    """A victim from an `.onnx` or a `.tflite` file that maps images `[N, H, W, C]` in [0, 1] to logits.
+
+    It has no gradients: attacks that need them cannot be run on it. Use attacks on the model that it was made
+    of, as gradient source, and attacks that need outputs only.
+
+    Example:
+
+    >>> victim = open_runtime_model("net.tflite")
+
+    Args:
+        path: The file. Other inputs than one of float32 images, channels last, and other outputs than one of
+            logits are an `InputError`.
+    """
+    path = pathlib.Path(path)
+    check(path.is_file(), f"There is no model file '{path}'.")
+    run, classes = (_onnx if path.suffix == ".onnx" else _litert)(path)
+    digest, card = file_digest(path), read_card(path)
+
+    def logits(x):
+        found = tf.numpy_function(run, [tf.cast(x, tf.float32)], tf.float32, stateful=False)
+        return tf.ensure_shape(found, [None, classes])
+
+    return Victim(
+        logits,
+        scale=card.get("scale") or 1.0,
+        num_classes=classes,
+        name=path.name,
+        facts=card,
+        differentiable=False,
+        digest=lambda: digest,
+    )
+
+
+def _onnx(path: pathlib.Path) -> tuple[Callable, int]:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise InputError(
+            f"onnxruntime is needed to open '{path}'. Install it with: pip install 'athe_tf[onnx]'."
+        ) from error
+    try:
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise _unreadable(path, error) from error
+    images, logits = session.get_inputs(), session.get_outputs()
+    classes = _classes(path, [(node.shape, node.type) for node in images], [node.shape for node in logits])
+    name = images[0].name
+    return lambda x: session.run(None, {name: x})[0], classes
+
+
+def _litert(path: pathlib.Path) -> tuple[Callable, int]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TensorFlow's interpreter is deprecated
+            interpreter = _interpreter_class()(str(path))
+    except (ValueError, RuntimeError) as error:
+        raise _unreadable(path, error) from error
+    images, logits = interpreter.get_input_details(), interpreter.get_output_details()
+    inputs = [(node["shape_signature"].tolist(), np.dtype(node["dtype"]).name) for node in images]
+    classes = _classes(path, inputs, [node["shape_signature"].tolist() for node in logits])
+    return _LitertFunction(interpreter), classes
+
+
+class _LitertFunction:
+    """From images to logits, one batch at a time: an interpreter is not safe in several threads."""
+
+    def __init__(self, interpreter):
+        self.interpreter = interpreter
+        self.images = interpreter.get_input_details()[0]["index"]
+        self.logits = interpreter.get_output_details()[0]["index"]
+        self.shape: tuple[int, ...] | None = None
+        self.lock = threading.Lock()
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        with self.lock:
+            if self.shape != x.shape:
+                self.interpreter.resize_tensor_input(self.images, x.shape)
+                self.interpreter.allocate_tensors()
+                self.shape = x.shape
+            self.interpreter.set_tensor(self.images, x)
+            self.interpreter.invoke()
+            return self.interpreter.get_tensor(self.logits)
+
+
+def _interpreter_class() -> Any:
+    """The interpreter of LiteRT; TensorFlow's own, which is deprecated, where LiteRT is not installed."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        return tf.lite.Interpreter
+    return Interpreter
+
+
+def _unreadable(path: pathlib.Path, error: Exception) -> InputError:
+    return InputError(
+        f"The model file '{path}' cannot be read: {first_line(error)}. Export or copy it again."
+    )
+
+
+def _classes(path: pathlib.Path, inputs: Sequence[tuple[Sequence, str]], outputs: Sequence[Sequence]) -> int:
+    """The number of classes of a file that maps images to logits; `InputError` for one that does not.
+
+    Args:
+        path: The file.
+        inputs: Shape and type of each input. A size that is not known is no positive number.
+        outputs: The shape of each output.
+    """
+    check(
+        (len(inputs), len(outputs)) == (1, 1),
+        f"'{path}' has {len(inputs)} inputs and {len(outputs)} outputs. Expected: one input, images, and one "
+        "output, logits. Export a model that has only these.",
+    )
+    (shape, kind), found = inputs[0], outputs[0]
+    check(
+        kind in ("float32", "tensor(float)"),
+        f"'{path}' takes inputs of type {kind}. Expected: float32 images in [0, 1]. Convert it with float32 "
+        "inputs; weights and activations may have fewer bits.",
+    )
+    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
+    channels_first = len(sizes) == 4 and sizes[1] in (1, 3) and sizes[3] not in (1, 3)
+    remedy = (
+        "Channels come first in it: convert it with channels last." if channels_first else "Convert it so."
+    )
+    check(
+        len(sizes) == 4 and not channels_first,
+        f"'{path}' takes inputs of shape {sizes}. Expected: [batch, height, width, channels]. {remedy}",
+    )
+    classes = found[-1] if len(found) == 2 else None
+    if not isinstance(classes, int) or classes < 2:
+        raise InputError(f"The output of '{path}' has the shape {list(found)}. Expected: [batch, classes].")
+    return classes

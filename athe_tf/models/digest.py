@@ -1,0 +1,122 @@
+"""Digests that identify a model, so that the state of an evaluation is never taken for that of another.
+
+Python code has no digest: a function, a `Lambda` layer or a layer without a config may do something else
+tomorrow, and a model that contains one cannot be identified.
+"""
+
+import hashlib
+import inspect
+import json
+import re
+import types
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from athe_tf.utils.digests import text_digest, update
+from athe_tf.utils.keras_compat import all_layers
+
+# Packages whose classes and functions are described by their names and settings.
+_KNOWN = ("athe_tf", "keras", "tensorflow")
+
+
+def identify(victim) -> str | None:
+    """The digest of a victim's model; `None`, with a warning, if it cannot be identified."""
+    found = victim.digest()
+    if found is None:
+        warnings.warn(
+            f"The model '{victim.name}' contains Python code, which cannot be recognized after an "
+            "interruption: no state is kept, and this run cannot be resumed. Use a .keras file or a "
+            "SavedModel.",
+            stacklevel=2,
+        )
+    return found
+
+
+def keras_digest(model: keras.Model) -> str | None:
+    """A digest of the architecture and the weights of a Keras model; `None` if it contains Python code.
+
+    Names that Keras chose are left out, since they count the models that a process made.
+
+    Example:
+
+    >>> keras_digest(net) == keras_digest(keras.models.clone_model(net))  # other weights
+    False
+    """
+    try:
+        layers = all_layers(model)
+        if any(map(_has_function, layers)):
+            return None
+        whole = keras.saving.serialize_keras_object(model)
+        # Without the optimizer and the loss that it was compiled with.
+        config = {name: whole[name] for name in ("class_name", "config")}
+        digest = hashlib.sha256(json.dumps(_renamed(config), sort_keys=True).encode())
+        for layer in layers:
+            if is_foreign(type(layer)):
+                _add_foreign_layer(digest, layer)
+    except Exception:  # a layer from elsewhere may have no config, or none that works
+        return None
+    for variable in model.weights:
+        digest.update(f"{variable.name}\n".encode())
+        update(digest, keras.ops.convert_to_numpy(variable))
+    return digest.hexdigest()
+
+
+def is_foreign(thing: Any) -> bool:
+    """Whether a class or a function comes from elsewhere, so that no version number tells what it does."""
+    return thing.__module__.partition(".")[0] not in _KNOWN
+
+
+def source_of(attack_class: type) -> dict[str, str]:
+    """The source code of an attack from elsewhere, as an entry of an identity; empty for those of athe_tf."""
+    if not is_foreign(attack_class):
+        return {}
+    try:
+        return {"code of the attack": text_digest(inspect.getsource(attack_class))}
+    except (OSError, TypeError):  # written in a console
+        return {}
+
+
+def _has_function(layer) -> bool:
+    """Whether a layer keeps a Python function from elsewhere, as `Lambda` does."""
+    values = vars(layer).values()
+    return any(isinstance(value, types.FunctionType) and is_foreign(value) for value in values)
+
+
+def _add_foreign_layer(digest, layer) -> None:
+    """Adds the class of a layer from elsewhere, and the arrays that it keeps in attributes."""
+    digest.update(inspect.getsource(type(layer)).encode())
+    for name, value in sorted(vars(layer).items()):
+        if isinstance(value, (np.ndarray, tf.Variable)) or (tf.is_tensor(value) and hasattr(value, "numpy")):
+            digest.update(f"{name}\n".encode())
+            update(digest, value)
+
+
+def _renamed(config: dict) -> Any:
+    """A config in which the names that Keras made from the names of classes, as `conv2d_3`, are numbered."""
+    names: dict[str, str] = {}
+
+    def collect(value) -> None:
+        if isinstance(value, dict):
+            inner = value.get("config")
+            name = inner.get("name") if isinstance(inner, dict) else None
+            plain = re.sub(r"_\d+$", "", str(name)).replace("_", "")
+            if name is not None and plain == str(value.get("class_name")).lower():
+                names.setdefault(name, f"\0{len(names)}")
+            value = list(value.values())
+        if isinstance(value, (list, tuple)):
+            for inner in value:
+                collect(inner)
+
+    def replaced(value):
+        if isinstance(value, dict):
+            return {key: replaced(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [replaced(inner) for inner in value]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    collect(config)
+    return replaced(config)

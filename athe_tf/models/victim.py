@@ -1,0 +1,254 @@
+"""What an attack sees of a model."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+
+import keras
+import tensorflow as tf
+
+from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.models.digest import keras_digest
+from athe_tf.models.features import find_head
+from athe_tf.utils.errors import InputError, NotApplicable
+
+
+class Victim:
+    """A classifier as an attack sees it: images in, logits out, and sometimes more.
+
+    The maker of a victim decides how batch normalization behaves in it: `athe_tf.victim(model)` is in
+    inference mode; a training framework makes its own.
+
+    Example:
+
+    >>> athe_tf.victim(lambda x: x[:, 0, 0, :], num_classes=3)
+    Victim('<lambda>', num_classes=3, scale=1.0, features=False)
+
+    Args:
+        logits: From images `[N, H, W, C]` in [0, 1] to logits `[N, L]`, differentiable.
+        features: From images to penultimate features, or `None` if the model does not show them.
+        head: The layer that turns features into logits, or `None`.
+        scale: The factor that the logits already contain: the head's scale, or 1.
+        num_classes: `L`, or `None` if it is known only after a call.
+        name: Its name in reports.
+        facts: The card of the model, if it has one.
+        independent: Whether the logits of an image do not depend on the rest of its batch. False in
+            training mode, where batch normalization mixes them.
+        differentiable: Whether the logits are expected to have gradients; false for files of other runtimes.
+        digest: Returns a text that identifies the model and its weights, or `None` if there is none. Without
+            it, an interrupted attack on this victim cannot be resumed.
+        source: Another victim whose gradients attacks follow: the model that a file without gradients was
+            made of, for example. This victim remains the judge: an image is adversarial only if it errs.
+            Defaults to `None`: the victim itself.
+    """
+
+    def __init__(
+        self,
+        logits: Callable,
+        *,
+        features: Callable | None = None,
+        head=None,
+        scale: float = 1.0,
+        num_classes: int | None = None,
+        name: str = "model",
+        facts: dict | None = None,
+        independent: bool = True,
+        differentiable: bool = True,
+        digest: Callable[[], str | None] | None = None,
+        source: "Victim | None" = None,
+    ):
+        self._logits = logits
+        self._features = features
+        self.head = head
+        self.scale = scale
+        self.num_classes = num_classes
+        self.name = name
+        self.facts = facts or {}
+        self.independent = independent
+        self.source = self if source is None else source
+        self.differentiable = differentiable or source is not None
+        self._digest = digest
+        #: By device, victims that compute the same there; empty unless there are several devices.
+        self.copies: dict[str, Victim] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"Victim({self.name!r}, num_classes={self.num_classes}, scale={self.scale}, "
+            f"features={self.has_features})"
+        )
+
+    def replace(self, **changes) -> "Victim":
+        """A victim with other arguments than this one.
+
+        Example:
+
+        >>> athe_tf.victim(lambda x: x[:, 0, 0, :]).replace(num_classes=3).num_classes
+        3
+        """
+        return Victim(
+            **{
+                "logits": self._logits,
+                "features": self._features,
+                "head": self.head,
+                "scale": self.scale,
+                "num_classes": self.num_classes,
+                "name": self.name,
+                "facts": self.facts,
+                "independent": self.independent,
+                "differentiable": self.differentiable,
+                "digest": self._digest,
+                "source": None if self.source is self else self.source,
+                **changes,
+            }
+        )
+
+    def digest(self) -> str | None:
+        """A text that identifies the model and its weights as they are now; `None` if there is none."""
+        digests = [None if one._digest is None else one._digest() for one in (self, self.source)]
+        if None in digests or self.source is self:
+            return digests[0] if self.source is self else None
+        return f"{digests[0]}, gradients of {digests[1]}"
+
+    def logits(self, x):
+        """Logits in `attack_dtype`, whatever the model computes in."""
+        return tf.cast(self._logits(x), attack_dtype(x))
+
+    @functools.cached_property
+    def compiled_logits(self):
+        """`logits`, compiled once for all batch sizes."""
+        return tf.function(self.logits, autograph=False, reduce_retracing=True)
+
+    @property
+    def has_features(self) -> bool:
+        """Whether the model shows its penultimate features."""
+        return self._features is not None
+
+    def features(self, x):
+        """Penultimate features in `attack_dtype`."""
+        return tf.cast(self.require_features("This attack")(x), attack_dtype(x))
+
+    @functools.cached_property
+    def compiled_features(self):
+        """`features`, to be compiled."""
+        return tf.function(self.features, autograph=False)
+
+    def require_features(self, who: str) -> Callable:
+        """The model's features; raises `NotApplicable`, in the name of `who`, if it does not show them."""
+        if self._features is None:
+            raise NotApplicable(
+                f"{who} needs penultimate features, and '{self.name}' offers logits only. Give a functional "
+                "Keras model that ends in a Dense or CosineDense, or a SavedModel that athe_tf.export wrote "
+                "of one."
+            )
+        return self._features
+
+    def require_head(self, who: str):
+        """The last layer; raises `NotApplicable`, in the name of `who`, if the victim does not show it."""
+        if self.head is None:
+            raise NotApplicable(
+                f"{who} needs the last layer of the model, and '{self.name}' does not show it. "
+                "Give a Keras model."
+            )
+        return self.head
+
+
+def attack_dtype(x):
+    """The dtype that attacks compute in: float64 for tensors of that dtype, else float32."""
+    return tf.float64 if tf.is_tensor(x) and x.dtype == tf.float64 else tf.float32
+
+
+# The attribute under which a model keeps its victim. On the model itself, so that both die together.
+_KEPT = "_athe_tf_victim"
+
+
+def victim_of(model, num_classes: int | None = None) -> Victim:
+    """A victim from a Keras model or a callable, in inference mode: what `athe_tf.victim` does without files.
+
+    Args:
+        model: A Keras model that outputs logits, a function from images to logits, or a `Victim`, which is
+            returned unchanged.
+        num_classes: For callables, which do not say it themselves.
+    """
+    if isinstance(model, Victim):
+        return model
+    if not callable(model):
+        raise InputError(
+            "Expected a Keras model, a SavedModel folder or a callable from images to logits. "
+            f"Received: {type(model).__name__}."
+        )
+    kept = getattr(model, _KEPT, None)
+    if kept is not None:
+        return kept
+    made = _keras_victim(model) if isinstance(model, keras.Model) else _callable_victim(model, num_classes)
+    with contextlib.suppress(AttributeError):  # a callable without attributes makes a new victim each time
+        # Past Keras, which would track an attribute that is set the usual way.
+        object.__setattr__(model, _KEPT, made)
+    return made
+
+
+def replicated_victim(model: keras.Model, devices: Sequence[str]) -> Victim:
+    """A victim from a Keras model in inference mode, with a copy of the weights on each of `devices`.
+
+    An attack is compiled for each device. Later changes of the model's weights are not seen.
+    """
+    original = victim_of(model)
+    features = find_head(model).features
+
+    def on(device: str) -> Victim:
+        with tf.device(device):
+            pairs = [(variable, tf.identity(variable)) for variable in model.variables]
+
+        def called(part, x):
+            with keras.StatelessScope(state_mapping=pairs):
+                return part(x, training=False)
+
+        return original.replace(
+            logits=lambda x: called(model, x),
+            features=None if features is None else (lambda x: called(features, x)),
+        )
+
+    found = on(devices[0])
+    found.copies = {device: on(device) for device in devices}
+    return found
+
+
+def in_range(victim: Victim, low: float, high: float) -> Victim:
+    """A victim of images in [0, 1], from one that expects pixels from `low` to `high`.
+
+    Example:
+
+    >>> sees_pixels = athe_tf.victim(lambda x: x[:, 0, 0, :], num_classes=3)
+    >>> in_range(sees_pixels, 0, 255).logits(np.ones([1, 2, 2, 3], "float32")).numpy().tolist()
+    [[255.0, 255.0, 255.0]]
+    """
+
+    def rescaled(function):
+        return None if function is None else (lambda x: function(low + (high - low) * x))
+
+    def digest():
+        found = victim.digest()
+        return None if found is None else f"{found}, pixels from {low:g} to {high:g}"
+
+    inside = {"logits": rescaled(victim._logits), "features": rescaled(victim._features), "digest": digest}
+    found = victim.replace(**inside)
+    found.copies = {device: in_range(copy, low, high) for device, copy in victim.copies.items()}
+    return found
+
+
+def _callable_victim(function: Callable, num_classes: int | None) -> Victim:
+    name = getattr(function, "__name__", type(function).__name__)
+    return Victim(function, num_classes=num_classes, name=name)
+
+
+def _keras_victim(model: keras.Model) -> Victim:
+    head, features = find_head(model)
+    shape = getattr(model, "output_shape", None)
+    return Victim(
+        lambda x: model(x, training=False),
+        features=None if features is None else (lambda x: features(x, training=False)),
+        head=head,
+        scale=head.scale if isinstance(head, CosineDense) else 1.0,
+        num_classes=shape[-1] if isinstance(shape, tuple) else None,
+        name=model.name,
+        digest=lambda: keras_digest(model),
+    )

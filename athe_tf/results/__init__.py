@@ -1,0 +1,13 @@
+"""What an evaluation found, written and read without TensorFlow.
+
+| file | content |
+|---|---|
+| `result.py` | `Result` and `AttackOutcome`: every number is computed here, once |
+| `file_format.py` | the format of `evaluation.json`, its JSON Schema, and older formats |
+| `json_files.py`, `pictures.py` | reading files that may come from anybody |
+| `text_table.py`, `intervals.py` | the table that `print` shows; confidence intervals |
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,476 @@
+"""The format of `evaluation.json`: the types of its parts, its JSON Schema, and what else must hold.
+
+The types are the only home of the format: `evaluation_schema` makes the schema of them. After a change,
+
+    python -m athe_tf.results.file_format > athe_tf/report/schemas/evaluation.schema.json
+"""
+
+import functools
+import inspect
+import json
+import types
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from athe_tf.results.json_files import check_schema, check_version
+from athe_tf.results.settings import settings_schema
+from athe_tf.utils.errors import InputError, check
+
+#: The version of `evaluation.json` that is written.
+FORMAT = 3
+AGAIN = "Run the evaluation again."
+# The id of warnings of older formats, which have none.
+UNNAMED = "unnamed"
+
+# A type, what else must hold, and how messages call it: "expected ..., received ...".
+_COUNT, _LENGTH, _SHARE = ({"minimum": 0, "maximum": most} for most in (1e15, 1e6, 1))
+_NUMBER = r"^([0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?|[0-9]+/[1-9][0-9]*)$"
+Text = Annotated[str, "a text"]
+Texts = Annotated[list[Text], "a list of texts"]
+Number = Annotated[str, {"pattern": _NUMBER, "maxLength": 30}, "a text such as '0.031' or '8/255'"]
+Seed = Annotated[int, {"minimum": -1e19, "maximum": 1e19}, "a whole number"]
+Count = Annotated[int, _COUNT, "a whole number of at least 0"]
+Positive = Annotated[int, _COUNT, {"minimum": 1}, "a whole number of at least 1"]
+Counts = Annotated[list[Count], "a list of whole numbers"]
+Share = Annotated[float, _SHARE, "a number from 0 to 1"]
+OptionalShare = Annotated[float | None, _SHARE, "a number from 0 to 1, or null"]
+Shares = Annotated[list[OptionalShare], "a list of numbers from 0 to 1"]
+Interval = Annotated[list[Share], {"minItems": 2, "maxItems": 2}, "two numbers from 0 to 1"]
+Length = Annotated[float, _LENGTH, "a number of at least 0"]
+OptionalLength = Annotated[float | None, _LENGTH, "a number of at least 0, or null"]
+Seconds = Annotated[float, {"minimum": 0, "maximum": 1e12}, "a number of at least 0"]
+Difference = Annotated[float, {"minimum": -1, "maximum": 1}, "a number from -1 to 1"]
+Edge = Annotated[float, {"minimum": -1e6, "maximum": 1e6}, "a number"]
+Truth = Annotated[bool, "true or false"]
+Free = Annotated[dict[str, Any], "an object"]
+Settings = Annotated[dict[str, Any], {"properties": settings_schema()}, "an object"]
+Digest = Annotated[
+    str,
+    {"pattern": "^[0-9a-f]{64}$"},
+    "the SHA-256 digest of the run's config.json, 64 letters from 0-9 and a-f",
+]
+Bits = Annotated[str, {"pattern": "^[01]*$"}, "one 0 or 1 per image"]
+Flags = Annotated[dict[str, Bits], "one text per attack"]
+Status = Annotated[Literal["passed", "failed", "not run"], "'passed', 'failed' or 'not run'"]
+
+
+class Warned(TypedDict):
+    """A warning, with an 'id' that stays the same when its 'text' changes."""
+
+    id: Text
+    text: Text
+
+
+class ThreatModel(TypedDict):
+    """A threat model, with 'norm' and 'epsilon'; its worst case if there are several."""
+
+    norm: Text
+    epsilon: Number
+    worst_case_accuracy: NotRequired[Share]
+    worst_case_interval: NotRequired[Interval]
+
+
+class ModelRole(TypedDict):
+    """The model that judges images, or the one that attacks take gradients from."""
+
+    name: Text
+    kind: NotRequired[Text]
+    digest: NotRequired[Text]
+
+
+class Randomized(TypedDict):
+    """How a randomized model was judged: an image is broken if 'needed' of 'passes' passes are wrong."""
+
+    passes: Positive
+    needed: Positive
+    mean_accuracy: NotRequired[Share]
+    majority_accuracy: NotRequired[Share]
+    lower_bound: NotRequired[Share]
+
+
+class Requirement(TypedDict):
+    """A requirement that was declared before the evaluation, and its outcome."""
+
+    requirement: Text
+    measured: NotRequired[OptionalShare]
+    met: Truth
+    detail: NotRequired[Text]
+
+
+class Verified(TypedDict):
+    """What a verifier proved: per image 1 (robust), 0 (not robust) or ? (unknown)."""
+
+    tool: Text
+    norm: Text
+    epsilon: Number
+    flags: Annotated[str, {"pattern": "^[01?]*$"}, "one 0, 1 or ? per image"]
+
+
+class PassesPerImage(TypedDict):
+    """Forward and backward passes, averaged over the images."""
+
+    forward: Seconds
+    backward: Seconds
+
+
+class EightBitCounts(TypedDict):
+    """How many adversarial examples were rounded to 8 bits, and are still adversarial."""
+
+    tested: Count
+    still_adversarial: Count
+
+
+class EightBit(TypedDict):
+    """The worst case if adversarial examples are rounded to 8 bits."""
+
+    tested: Positive
+    still_adversarial: Count
+    accuracy: Share
+    interval: Interval
+    flags: NotRequired[Flags]
+
+
+class Stage(TypedDict):
+    """A stage of a cascade."""
+
+    name: Text
+    accuracy: Share
+    seconds: Seconds
+
+
+class AttackEntry(TypedDict):
+    """An object that describes an attack."""
+
+    name: Text
+    not_run: NotRequired[Text]
+    accuracy: NotRequired[Share]
+    interval: NotRequired[Interval]
+    examples: NotRequired[Count]
+    seconds: NotRequired[Seconds]
+    queries: NotRequired[Count]
+    gradients: NotRequired[Count]
+    passes_per_image: NotRequired[PassesPerImage]
+    source_queries: NotRequired[Count]
+    source_gradients: NotRequired[Count]
+    nonfinite_gradients: NotRequired[Count]
+    median_norm: NotRequired[OptionalLength]
+    eight_bit: NotRequired[EightBitCounts]
+    epsilon: NotRequired[Length]
+    norm: NotRequired[Text]
+    settings: NotRequired[Free]
+    in_worst_case: NotRequired[Truth]
+    remarks: NotRequired[Texts]
+    stages: NotRequired[Annotated[list[Stage], "a list of stages"]]
+    norms: NotRequired[Annotated[list[OptionalLength], "a list of numbers"]]
+    broken_passes: NotRequired[Counts]
+
+
+#: An attack that was run has numbers, any other has a reason.
+Attack = Annotated[
+    AttackEntry,
+    {
+        "if": {"required": ["not_run"]},
+        "then": {"properties": {"accuracy": False}},
+        "else": {
+            "required": [
+                "accuracy", "interval", "examples", "seconds", "queries", "gradients", "nonfinite_gradients",
+                "median_norm", "settings", "in_worst_case",
+            ]
+        },
+    },
+]  # fmt: skip
+
+
+class PerClass(TypedDict):
+    """An object with one value per class."""
+
+    clean: Shares
+    worst_case: Shares
+    count: Counts
+
+
+class CurvePoint(TypedDict):
+    """A point of the curve."""
+
+    epsilon: Length
+    accuracy: Share
+    interval: Interval
+
+
+class Check(TypedDict):
+    """A sanity check."""
+
+    name: Text
+    status: Status
+    detail: Text
+    numbers: NotRequired[Free]
+
+
+class Bin(TypedDict):
+    """A bin of a reliability diagram."""
+
+    confidence: OptionalShare
+    accuracy: OptionalShare
+    count: Count
+
+
+class Reliability(TypedDict):
+    """An object with 'ece' and 'bins'."""
+
+    ece: OptionalShare
+    bins: Annotated[list[Bin], "a list of bins"]
+    attack: NotRequired[Text]
+    examples: NotRequired[Count]
+
+
+class Calibration(TypedDict):
+    """An object with 'clean' and 'adversarial'."""
+
+    clean: NotRequired[Reliability]
+    adversarial: NotRequired[Reliability]
+
+
+class AngleCounts(TypedDict):
+    """An object with two histograms."""
+
+    true: Counts
+    nearest_wrong: Counts
+    attack: NotRequired[Text]
+
+
+class Angles(AngleCounts):
+    """An object with two histograms and their 'edges'."""
+
+    edges: Annotated[list[Edge], {"minItems": 2}, "a list of at least two numbers"]
+    adversarial: NotRequired[AngleCounts]
+
+
+class Corruptions(TypedDict):
+    """An object with accuracies under corruptions."""
+
+    generated: NotRequired[Truth]
+    source: NotRequired[Text]
+    protocol: NotRequired[Text]
+    examples: NotRequired[Count]
+    severities: Counts
+    accuracy: Annotated[dict[str, Shares], "an object with one list per corruption"]
+    groups: NotRequired[Annotated[dict[str, OptionalShare], "an object with one number per group"]]
+    mca: NotRequired[Share]
+    mean_error: NotRequired[Share]
+    mce: NotRequired[Length]
+    remarks: NotRequired[Texts]
+
+
+class _CrossCheck(TypedDict):
+    """A comparison with another package."""
+
+    tool: Text
+    attack: Text
+    ours: NotRequired[Share]
+    theirs: NotRequired[Share]
+    difference: NotRequired[Difference]
+    not_run: NotRequired[Text]
+
+
+CrossCheck = Annotated[
+    _CrossCheck,
+    {"if": {"required": ["not_run"]}, "else": {"required": ["ours", "theirs", "difference"]}},
+]
+
+
+class Conversion(TypedDict):
+    """An object that compares a file with the model that it was made of."""
+
+    parent: Text
+    clean_accuracy: Share
+    worst_case_accuracy: Share
+    attacks: Texts
+    same_predictions: Share
+    mean_difference: Length
+    largest_difference: Length
+
+
+class Transfer(TypedDict):
+    """An object with a transfer matrix."""
+
+    sources: Texts
+    targets: Texts
+    attack: NotRequired[Text]
+    clean: NotRequired[Shares]
+    accuracy: Annotated[list[Shares], "a list of rows"]
+
+
+class EvaluationFile(TypedDict):
+    """An object that says what an evaluation found; keys that do not apply are absent."""
+
+    format: Annotated[Literal[3], "the version of this format"]
+    model: Text
+    dataset: Text
+    examples: Count
+    epsilon: Number
+    norm: Text
+    seed: Seed
+    verdict: Text
+    clean_accuracy: Share
+    clean_interval: Interval
+    worst_case_accuracy: Share
+    worst_case_interval: Interval
+    attacks: Annotated[list[Attack], "a list of attacks"]
+    warnings: Annotated[list[Warned], "a list of warnings"]
+    versions: Free
+    threat_models: Annotated[list[ThreatModel], {"minItems": 1}, "a list of threat models"]
+    protocol: NotRequired[Text]
+    command: NotRequired[Text]
+    settings: NotRequired[Settings]
+    run: NotRequired[Annotated[str, "the folder of the training run, relative to the folder of this file"]]
+    run_digest: NotRequired[Digest]
+    images_fingerprint: NotRequired[Text]
+    classes: NotRequired[Count]
+    class_names: NotRequired[Texts]
+    labels: NotRequired[Counts]
+    flags: NotRequired[Flags]
+    per_class: NotRequired[PerClass]
+    eight_bit: NotRequired[EightBit]
+    judge: NotRequired[ModelRole]
+    gradient_source: NotRequired[ModelRole]
+    randomized: NotRequired[Randomized]
+    requirements: NotRequired[Annotated[list[Requirement], "a list of requirements"]]
+    verified: NotRequired[Annotated[list[Verified], "a list of verified verdicts"]]
+    conversion: NotRequired[Conversion]
+    curve: NotRequired[Annotated[list[CurvePoint], "a list of points"]]
+    checks: NotRequired[Annotated[list[Check], "a list of sanity checks"]]
+    calibration: NotRequired[Calibration]
+    angles: NotRequired[Angles]
+    corruptions: NotRequired[Corruptions]
+    verify: NotRequired[Annotated[list[CrossCheck], "a list of comparisons"]]
+    transfer: NotRequired[Transfer]
+
+
+@functools.cache
+def evaluation_schema() -> dict:
+    """The JSON Schema (draft 2020-12) of `evaluation.json`.
+
+    Example:
+
+    >>> evaluation_schema()["properties"]["format"]["const"]
+    3
+    """
+    parts: dict[str, dict] = {}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:athe_tf:evaluation:{FORMAT}",
+        "title": "evaluation.json of athe_tf",
+        **_object(EvaluationFile, parts),
+        "$defs": parts,
+    }
+
+
+_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
+
+
+def _schema(hint: Any, parts: dict[str, dict]) -> dict:
+    """The schema of a type; schemas of objects are added to `parts`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is NotRequired:
+        return _schema(arguments[0], parts)
+    if origin is Annotated:
+        found = _schema(arguments[0], parts)
+        for one in hint.__metadata__:
+            found |= {"description": one} if isinstance(one, str) else one
+        return found
+    if origin is list:
+        return {"type": "array", "items": _schema(arguments[0], parts)}
+    if origin is dict:
+        values = {} if arguments[1] is Any else {"additionalProperties": _schema(arguments[1], parts)}
+        return {"type": "object", **values}
+    if origin is Literal:
+        return {"const": arguments[0]} if len(arguments) == 1 else {"enum": list(arguments)}
+    if origin is types.UnionType:
+        return {"type": [_KINDS[kind] for kind in arguments]}
+    if is_typeddict(hint):
+        name = hint.__name__.strip("_")
+        parts[name] = _object(hint, parts)
+        return {"$ref": f"#/$defs/{name}"}
+    return {"type": _KINDS[hint]}
+
+
+def _object(hint: Any, parts: dict[str, dict]) -> dict:
+    hints = get_type_hints(hint, include_extras=True)
+    meaning = inspect.getdoc(hint).removesuffix(".")  # type: ignore[union-attr]
+    return {
+        "description": meaning[0].lower() + meaning[1:],
+        "type": "object",
+        "required": [key for key in hints if key in hint.__required_keys__],
+        "properties": {key: _schema(value, parts) for key, value in hints.items()},
+    }
+
+
+def checked(data: Any, place: str) -> tuple[EvaluationFile, int]:
+    """An evaluation in the latest format, and the format that it had; `InputError` unless it is one.
+
+    Args:
+        data: The content of a file, of any format that was ever written.
+        place: The file, for the message.
+    """
+    version = check_version(data, place, FORMAT, f"Or else: {AGAIN}")
+    latest = upgraded(data)
+    try:
+        check_schema(latest, evaluation_schema())
+        _check_lengths(latest)
+    except InputError as error:
+        older = f" It has format {version}." if isinstance(data, dict) and version < FORMAT - 1 else ""
+        raise InputError(f"{place} is not a valid evaluation: {error}.{older} {AGAIN}") from None
+    return latest, version
+
+
+def upgraded(data: Any) -> Any:
+    """The same in the latest format. Before format 3, warnings had no ids, and there was one threat model."""
+    if not isinstance(data, dict) or data.get("format") == FORMAT:
+        return data
+    found = {**data, "format": FORMAT}
+    if isinstance(data.get("warnings"), list):
+        found["warnings"] = [
+            {"id": UNNAMED, "text": text} if isinstance(text, str) else text for text in data["warnings"]
+        ]
+    if "norm" in data and "epsilon" in data:
+        found["threat_models"] = [{"norm": data["norm"], "epsilon": data["epsilon"]}]
+    return found
+
+
+def _check_lengths(data: EvaluationFile) -> None:
+    """Raises `InputError` unless lists that belong together have one length; JSON Schema cannot say it."""
+    for place, lengths in _parallel(data):
+        message = f"at '{place}': expected lists of one length, received lists of {lengths} items"
+        check(len(set(lengths)) == 1, message)
+
+
+def _parallel(data: EvaluationFile):
+    """`(place, lengths)` of all lists that are read side by side."""
+    if "per_class" in data:
+        yield "per_class", [len(data["per_class"][key]) for key in ("clean", "worst_case", "count")]
+    if "angles" in data:
+        angles, edges = data["angles"], len(data["angles"]["edges"])
+        yield "angles", [edges - 1, len(angles["true"]), len(angles["nearest_wrong"])]
+        if "adversarial" in angles:
+            part = angles["adversarial"]
+            yield "angles.adversarial", [edges - 1, len(part["true"]), len(part["nearest_wrong"])]
+    if "corruptions" in data:
+        severities = len(data["corruptions"]["severities"])
+        yield "corruptions", [severities, *map(len, data["corruptions"]["accuracy"].values())]
+    if "transfer" in data:
+        rows = data["transfer"]["accuracy"]
+        yield "transfer.accuracy", [len(data["transfer"]["sources"]), len(rows)]
+        yield "transfer.accuracy", [len(data["transfer"]["targets"]), *map(len, rows)]
+
+
+if __name__ == "__main__":
+    print(json.dumps(evaluation_schema(), indent=2))

@@ -1,0 +1,711 @@
+"""What an evaluation found: per-example flags first, everything else computed from them."""
+
+import dataclasses
+import html
+import importlib.metadata
+import json
+import math
+import os
+import pathlib
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+
+from athe_tf.jobs.ownership import check_ours
+from athe_tf.results import file_format
+from athe_tf.results.file_format import FORMAT, UNNAMED
+from athe_tf.results.intervals import interval_of, per_class
+from athe_tf.results.json_files import read_json
+from athe_tf.results.pictures import EXAMPLES, read_examples
+from athe_tf.results.text_table import text_table
+from athe_tf.utils.digests import file_digest
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.files import replacing, write_text
+from athe_tf.utils.number_format import format_number, parse_number
+from athe_tf.version import __version__
+
+EVALUATION = "evaluation.json"
+# Radii that differ by less are the same.
+CLOSE = 1e-9
+T = TypeVar("T")
+
+
+class derived(Generic[T]):
+    """A property that is computed from flags; an object that was read from a file has the file's value.
+
+    Instance attributes come before descriptors without `__set__`, so `vars(one)[name] = value` is enough.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]):
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "derived[T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+    def __get__(self, instance, owner=None):
+        return self if instance is None else self.compute(instance)
+
+
+class Notice(str):
+    """A warning: a text with an id that stays the same when the text changes.
+
+    Example:
+
+    >>> warning = Notice("The gradients of 3 images are zero.", id="zero-gradients")
+    >>> warning.id, warning.endswith("zero.")
+    ('zero-gradients', True)
+
+    Args:
+        text: What a reader should know.
+        id: A short name for programs.
+    """
+
+    id: str
+
+    def __new__(cls, text: str, id: str = UNNAMED):
+        notice = super().__new__(cls, text)
+        notice.id = id
+        return notice
+
+
+@dataclasses.dataclass
+class AttackOutcome:
+    """What one attack found.
+
+    Example:
+
+    >>> AttackOutcome("pgd-20", robust=np.array([True, True, False, True])).accuracy
+    0.75
+
+    Attributes:
+        name: The attack's label.
+        robust: Whether each image is classified correctly, clean and under this attack; `None` if the attack
+            was not run. It may cover only the first images.
+        seconds: Wall-clock time.
+        queries: Forward passes, summed over all images.
+        gradients: Backward passes, summed over all images.
+        nonfinite: Gradients that were not finite.
+        norms: Length of the smallest perturbation found for each image; infinite if none was found.
+        eight_bit: Whether each image has an adversarial example that is still one when it is rounded to 8
+            bits, as PNG stores it.
+        settings: How the attack was run.
+        not_run: Why it was not run.
+        in_worst_case: Whether it stays within the threat model of the evaluation, and so counts in the worst
+            case.
+        epsilon: The radius it was run with.
+        norm: The norm it was run in.
+        in_ball: Whether it stays in that ball at all; rotations do not.
+        minimum_norm: Whether it minimises the norm, so that `norms` are meaningful.
+        stages: `name`, `accuracy` and `seconds` of the attacks of a cascade.
+        remarks: What a reader should know.
+        examples: A few adversarial examples that it found.
+        source_queries: Forward passes of the gradient source, if that is another model than the judge.
+        source_gradients: Backward passes of the gradient source.
+        broken_passes: How many passes of a randomized model were wrong for each image.
+    """
+
+    name: str
+    robust: np.ndarray | None
+    seconds: float = 0.0
+    queries: int = 0
+    gradients: int = 0
+    nonfinite: int = 0
+    norms: np.ndarray | None = None
+    eight_bit: np.ndarray | None = None
+    settings: dict = dataclasses.field(default_factory=dict)
+    not_run: str | None = None
+    in_worst_case: bool = True
+    epsilon: float | None = None
+    norm: str | None = None
+    in_ball: bool = True
+    minimum_norm: bool = False
+    stages: list[dict] = dataclasses.field(default_factory=list)
+    remarks: list[str] = dataclasses.field(default_factory=list)
+    examples: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, repr=False)
+    source_queries: int | None = None
+    source_gradients: int | None = None
+    broken_passes: np.ndarray | None = None
+
+    @property
+    def was_run(self) -> bool:
+        """Whether the attack was run."""
+        return self.robust is not None or "accuracy" in vars(self)
+
+    @derived
+    def accuracy(self) -> float:
+        """The share of images that are classified correctly, clean and under this attack."""
+        if self.robust is None:
+            raise InputError(f"The attack '{self.name}' was not run: {self.not_run}")
+        return float(self.robust.mean())
+
+    @property
+    def found(self) -> np.ndarray:
+        """Whether the attack found an adversarial example for each image."""
+        if self.robust is None or self.norms is None:
+            return np.zeros(0, bool)
+        return ~self.robust & (self.norms > 0) & np.isfinite(self.norms)
+
+    @property
+    def robust_to_eight_bit(self) -> np.ndarray | None:
+        """`robust`, if adversarial examples are rounded to 8 bits; `None` if that was not tested."""
+        if self.robust is None or self.norms is None or self.eight_bit is None:
+            return None
+        return self.robust | (self.found & ~self.eight_bit)
+
+    @derived
+    def interval(self) -> list[float]:
+        """The 95 % confidence interval of the accuracy."""
+        return interval_of(self.robust)
+
+    @derived
+    def image_count(self) -> int:
+        """The number of images that were attacked."""
+        return 0 if self.robust is None else len(self.robust)
+
+    @property
+    def mean_passes(self) -> tuple[float, float]:
+        """Forward and backward passes, averaged over the images that were attacked."""
+        count = self.image_count or 1
+        return self.queries / count, self.gradients / count
+
+    @property
+    def passes_per_image(self) -> dict[str, float]:
+        """`mean_passes` by name, rounded."""
+        forward, backward = self.mean_passes
+        return {"forward": round(forward, 2), "backward": round(backward, 2)}
+
+    @derived
+    def median_norm(self) -> float | None:
+        """Median length of the perturbations, over the adversarial examples found."""
+        if self.norms is None or not self.found.any():
+            return None
+        return float(np.median(self.norms[self.found]))
+
+    @derived
+    def eight_bit_counts(self) -> file_format.EightBitCounts | None:
+        """How many adversarial examples were rounded to 8 bits, and how many are still adversarial."""
+        if self.eight_bit is None:
+            return None
+        return {"tested": int(self.found.sum()), "still_adversarial": int(self.eight_bit.sum())}
+
+    def to_dict(self) -> dict:
+        """Its entry in `evaluation.json`."""
+        if not self.was_run:
+            return {"name": self.name, "not_run": self.not_run}
+        entry = {
+            "name": self.name,
+            "accuracy": self.accuracy,
+            "interval": self.interval,
+            "examples": self.image_count,
+            "seconds": round(self.seconds, 2),
+            "queries": self.queries,
+            "gradients": self.gradients,
+            "passes_per_image": self.passes_per_image,
+            "nonfinite_gradients": self.nonfinite,
+            "median_norm": self.median_norm,
+            "settings": self.settings,
+            "in_worst_case": self.in_worst_case,
+        }
+        optional = {
+            "eight_bit": self.eight_bit_counts,
+            "epsilon": self.epsilon,
+            "norm": self.norm,
+            "remarks": self.remarks or None,
+            "stages": self.stages or None,
+            "norms": None if self.norms is None or not self.minimum_norm else list(map(_rounded, self.norms)),
+            "source_queries": self.source_queries,
+            "source_gradients": self.source_gradients,
+            "broken_passes": None if self.broken_passes is None else self.broken_passes.tolist(),
+        }
+        return entry | {key: value for key, value in optional.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, entry: dict, flags: np.ndarray | None = None, eight_bit: np.ndarray | None = None):
+        """An outcome from its entry in `evaluation.json` and the flags there.
+
+        Example:
+
+        >>> AttackOutcome.from_dict({"name": "feature", "not_run": "no features"}).was_run
+        False
+        """
+        same = (
+            "seconds", "queries", "gradients", "settings", "not_run", "in_worst_case", "epsilon", "stages",
+            "remarks", "source_queries", "source_gradients",
+        )  # fmt: skip
+        norm = entry.get("norm", entry.get("settings", {}).get("norm"))
+        norms = [math.inf if norm is None else norm for norm in entry.get("norms", ())]
+        outcome = cls(
+            entry["name"],
+            flags,
+            nonfinite=entry.get("nonfinite_gradients", 0),
+            norms=np.array(norms) if "norms" in entry else None,
+            eight_bit=eight_bit,
+            norm=norm if isinstance(norm, str) else None,
+            minimum_norm="norms" in entry,
+            broken_passes=np.array(entry["broken_passes"]) if "broken_passes" in entry else None,
+            **{key: entry[key] for key in same if key in entry},
+        )
+        if "accuracy" in entry:
+            vars(outcome).update({key: entry[key] for key in ("accuracy", "interval", "median_norm")})
+            vars(outcome).update(image_count=entry["examples"], eight_bit_counts=entry.get("eight_bit"))
+        return outcome
+
+
+@dataclasses.dataclass(repr=False)
+class Result:
+    """The result of `athe_tf.evaluate`; `print` it for a table.
+
+    Example:
+
+    >>> result = athe_tf.evaluate(net, (images, labels), attacks=["pgd-20"], epsilon=8 / 255)
+    >>> result.worst_case_accuracy
+    >>> result["pgd-20"].robust  # one flag per image
+    >>> result.save("evaluation")
+    >>> page = athe_tf.report.render(result)
+
+    Attributes:
+        model: The name of the model.
+        dataset: The name of the data.
+        norm: Norm of the threat model.
+        epsilon: Its radius.
+        seed: Seed of the attacks.
+        correct: Whether each clean image is classified correctly.
+        attacks: One `AttackOutcome` per attack, in order.
+        warnings: What is unusual about the model.
+        labels: The class of each image.
+        classes: The number of classes.
+        protocol: The name of the protocol.
+        checks: The sanity checks.
+        calibration: Calibration on clean images and, as `"adversarial"`, under attack.
+        angles: Histograms of the angles of a hypersphere head.
+        corruptions: Accuracies under common corruptions.
+        verify: The same attacks by independent code.
+        conversion: A file for another runtime beside its parent, the model that it was made of.
+        transfer: Adversarial examples of one model, tested on others.
+        settings: How the evaluation was run.
+        command: The command that repeats it.
+        run: The folder of the training run. A report shows its settings and curves as long as its
+            `config.json` stays the same. In a result that was read from a file, relative to its folder.
+        pictures: A few adversarial examples; the content of `examples.npz`.
+        threat_models: All norms with their radii, if there are more than `norm` and `epsilon`, the first.
+        class_names: The names of the classes.
+        images_fingerprint: A digest by which the images are recognized.
+        judge: The model that decides whether an image is classified correctly, if it is not the only one.
+        gradient_source: The model that attacks take gradients from, if it is not the judge.
+        randomized: How many passes of a randomized model decide about an image.
+        requirements: Requirements that were declared before the evaluation, and their outcome.
+        verified: What verifiers proved about the images.
+        versions: The versions of athe_tf and of the packages that it uses.
+        run_digest: In a result that was read from a file, the digest of the run's `config.json`.
+        format: The format of the file that it was read from.
+    """
+
+    model: str
+    dataset: str
+    norm: str
+    epsilon: float
+    seed: int
+    correct: np.ndarray
+    attacks: list[AttackOutcome] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    labels: np.ndarray | None = None
+    classes: int | None = None
+    protocol: str | None = None
+    checks: list[file_format.Check] = dataclasses.field(default_factory=list)
+    calibration: file_format.Calibration | None = None
+    angles: file_format.Angles | None = None
+    corruptions: file_format.Corruptions | None = None
+    verify: list[file_format.CrossCheck] = dataclasses.field(default_factory=list)
+    conversion: file_format.Conversion | None = None
+    transfer: file_format.Transfer | None = None
+    settings: dict = dataclasses.field(default_factory=dict)
+    command: str | None = None
+    run: str | None = None
+    pictures: dict[str, np.ndarray] | None = None
+    threat_models: list[file_format.ThreatModel] = dataclasses.field(default_factory=list)
+    class_names: list[str] | None = None
+    images_fingerprint: str | None = None
+    judge: file_format.ModelRole | None = None
+    gradient_source: file_format.ModelRole | None = None
+    randomized: file_format.Randomized | None = None
+    requirements: list[file_format.Requirement] = dataclasses.field(default_factory=list)
+    verified: list[file_format.Verified] = dataclasses.field(default_factory=list)
+    versions: dict[str, str] = dataclasses.field(default_factory=lambda: _versions())
+    run_digest: str | None = None
+    format: int = FORMAT
+
+    @derived
+    def examples(self) -> int:
+        """The number of images."""
+        return len(self.correct)
+
+    @derived
+    def epsilon_text(self) -> str:
+        """The radius as text, such as `8/255`."""
+        return format_number(self.epsilon)
+
+    @derived
+    def clean_accuracy(self) -> float:
+        """The share of clean images that are classified correctly."""
+        return float(self.correct.mean())
+
+    @derived
+    def clean_interval(self) -> list[float]:
+        """The 95 % confidence interval of the clean accuracy."""
+        return interval_of(self.correct)
+
+    @property
+    def ran(self) -> list[AttackOutcome]:
+        """The attacks that were run."""
+        return [attack for attack in self.attacks if attack.was_run]
+
+    @property
+    def counted(self) -> list[AttackOutcome]:
+        """The attacks that were run within the threat model."""
+        return [attack for attack in self.ran if attack.in_worst_case]
+
+    @property
+    def robust(self) -> np.ndarray:
+        """Whether each image survives every attack that was run within the threat model."""
+        return self._survivors(self.counted)
+
+    @derived
+    def _worst_case(self) -> tuple[float, list[float]]:
+        return float(self.robust.mean()), interval_of(self.robust)
+
+    @property
+    def worst_case_accuracy(self) -> float | None:
+        """The share of images that survive every attack: the number to quote. `None` without attacks."""
+        return self._worst_case[0] if self.counted else None
+
+    @property
+    def worst_case_interval(self) -> list[float] | None:
+        """The 95 % confidence interval of the worst case."""
+        return self._worst_case[1] if self.counted else None
+
+    @derived
+    def eight_bit(self) -> file_format.EightBit:
+        """What is left of the adversarial examples in the worst case when they are rounded to 8 bits.
+
+        Empty if none was found.
+        """
+        rounded = [(one.eight_bit, one) for one in self.counted if one.eight_bit is not None]
+        counts = [one.eight_bit_counts for _, one in rounded if one.eight_bit_counts]
+        if not any(each["tested"] for each in counts):
+            return {}  # type: ignore[typeddict-item]
+        robust = self._survivors([one for _, one in rounded], "robust_to_eight_bit")
+        return {
+            "tested": sum(each["tested"] for each in counts),
+            "still_adversarial": sum(each["still_adversarial"] for each in counts),
+            "accuracy": float(robust.mean()),
+            "interval": interval_of(robust),
+            "flags": {one.name: _bits(flags) for flags, one in rounded},
+        }
+
+    @derived
+    def curve(self) -> list[file_format.CurvePoint]:
+        """The worst case at every radius that attacks were run with; the first is the clean accuracy."""
+        in_ball = [a for a in self.attacks if a.robust is not None and a.in_ball and a.norm == self.norm]
+        ran = [(a.epsilon, a) for a in in_ball if a.epsilon is not None]
+        radii = sorted({epsilon for epsilon, _ in ran})
+        if len(radii) < 2:
+            return []
+        points = [(at, self._survivors([a for epsilon, a in ran if epsilon <= at])) for at in [0.0, *radii]]
+        return [
+            {"epsilon": at, "accuracy": float(flags.mean()), "interval": interval_of(flags)}
+            for at, flags in points
+        ]
+
+    @derived
+    def per_class(self) -> file_format.PerClass | None:
+        """Accuracies and number of images by class."""
+        if self.labels is None or self.classes is None:
+            return None
+        return {
+            "clean": per_class(self.correct, self.labels, self.classes),
+            "worst_case": per_class(self.robust, self.labels, self.classes),
+            "count": np.bincount(self.labels, minlength=self.classes).tolist(),
+        }
+
+    @derived
+    def verdict(self) -> str:
+        """The result in one or two sentences."""
+        clean = f"{self.clean_accuracy:.1%} of {self.examples:,} images are classified correctly"
+        if not self.counted and self.corruptions is not None:
+            return f"{clean}, and {self.corruptions['mca']:.1%} under common corruptions. No attack was run."
+        if not self.counted:
+            return f"{clean}. No attack was run within the threat model, so robustness is unknown."
+        share, (low, high) = self._worst_case
+        count = len(self.counted)
+        attacks = f"all {count} attacks" if count > 1 else self.counted[0].name
+        text = (
+            f"{clean}, and {share:.1%} (95 % interval {100 * low:.1f} to "
+            f"{100 * high:.1f} %) withstand {attacks} within {self.norm} {self.epsilon_text}."
+        )
+        return f"{text} {self._doubts()}".rstrip()
+
+    def _doubts(self) -> str:
+        failed = [check["name"] for check in self.checks if check["status"] == "failed"]
+        if failed:
+            what = "A sanity check failed" if len(failed) == 1 else f"{len(failed)} sanity checks failed"
+            return f"{what}, so do not rely on this number yet: {'; '.join(failed)}."
+        return "Read the warnings before you rely on this number." if self.warnings else ""
+
+    def _survivors(self, attacks: list[AttackOutcome], flags: str = "robust") -> np.ndarray:
+        survive = self.correct.copy()
+        for attack in attacks:
+            robust = getattr(attack, flags)
+            if robust is not None:
+                survive[: len(robust)] &= robust
+        return survive
+
+    def epsilon_of(self, attack: AttackOutcome) -> float:
+        """The radius of an attack, by default that of the evaluation."""
+        return self.epsilon if attack.epsilon is None else attack.epsilon
+
+    def at_headline(self, attack: AttackOutcome) -> bool:
+        """Whether an attack was run at the radius of the evaluation."""
+        return abs(self.epsilon_of(attack) - self.epsilon) < CLOSE
+
+    def label(self, attack: AttackOutcome) -> str:
+        """The name of an attack, with its epsilon if it is not the evaluation's: `pgd-20 @ 0.25`."""
+        radius = f" @ {format_number(self.epsilon_of(attack))}"
+        named = self.at_headline(attack) or attack.name.endswith(radius)
+        return attack.name if named else attack.name + radius
+
+    def of_images(self, rows: np.ndarray, warning: str) -> "Result":
+        """The same with the flags of some images only, which its attacks were run on."""
+        labels = None if self.labels is None else self.labels[rows]
+        return dataclasses.replace(
+            self, correct=self.correct[rows], labels=labels, warnings=[*self.warnings, warning]
+        )
+
+    def __getitem__(self, name: str) -> AttackOutcome:
+        for attack in self.attacks:
+            if attack.name == name:
+                return attack
+        raise InputError(f"There is no attack '{name}' in this result: {[a.name for a in self.attacks]}.")
+
+    def __repr__(self) -> str:
+        return text_table(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+    def to_dict(self, folder=None) -> dict:
+        """The content of `evaluation.json`; a key that does not apply is absent.
+
+        Args:
+            folder: The folder of the file; the path of the training run is relative to it. Defaults to the
+                current folder.
+        """
+        share, interval = self._worst_case
+        found = {
+            "format": FORMAT,
+            "model": self.model,
+            "dataset": self.dataset,
+            "examples": self.examples,
+            "epsilon": self.epsilon_text,
+            "norm": self.norm,
+            "threat_models": self.threat_models or [{"norm": self.norm, "epsilon": self.epsilon_text}],
+            "seed": self.seed,
+            "verdict": self.verdict,
+            "clean_accuracy": self.clean_accuracy,
+            "clean_interval": self.clean_interval,
+            "attacks": [attack.to_dict() for attack in self.attacks],
+            # Without attacks this is the clean accuracy; the verdict says so.
+            "worst_case_accuracy": share,
+            "worst_case_interval": interval,
+            "warnings": [{"id": getattr(one, "id", UNNAMED), "text": str(one)} for one in self.warnings],
+            **({"classes": self.classes} if self.classes is not None else {}),
+            **({"labels": np.asarray(self.labels).tolist()} if self.labels is not None else {}),
+            **{name: getattr(self, name) for name in (*_STORED, *_DERIVED) if getattr(self, name)},
+            **self._training_run(folder),
+            "flags": self.flags,
+            "versions": self.versions,
+        }
+        return _finite(found)
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """The flags of the clean images and of each attack as `evaluation.json` has them: 1 is correct."""
+        every = [("clean", self.correct), *((attack.name, attack.robust) for attack in self.attacks)]
+        return {name: _bits(flags) for name, flags in every if flags is not None}
+
+    def _training_run(self, folder) -> dict:
+        """Where the training run is, seen from a folder, and the digest by which a reader recognizes it."""
+        if self.run is not None and self.run_digest is not None:
+            return {"run": self.run, "run_digest": self.run_digest}
+        if self.run is None or not (pathlib.Path(self.run) / "config.json").is_file():
+            return {}
+        place = os.path.relpath(os.path.realpath(self.run), os.path.realpath(folder or "."))
+        return {
+            "run": pathlib.Path(place).as_posix(),
+            "run_digest": file_digest(pathlib.Path(self.run) / "config.json"),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict, place: str = "This dictionary") -> "Result":
+        """A result from the content of an `evaluation.json` of any format; `InputError` if it is none.
+
+        Example:
+
+        >>> result = athe_tf.evaluate(net, (images, labels), attacks=["fgsm"], epsilon=0.1)
+        >>> athe_tf.evaluation.Result.from_dict(result.to_dict()).verdict == result.verdict
+        True
+
+        Args:
+            data: The content of the file.
+            place: The name of the file, for messages.
+        """
+        latest, version = file_format.checked(data, place)
+        return cls._parsed({**latest, "format": version})
+
+    @classmethod
+    def load(cls, path) -> "Result":
+        """Reads what `save` wrote, without TensorFlow.
+
+        Args:
+            path: The folder of an evaluation, or a training run with one evaluation inside it.
+        """
+        folder = find_evaluation(path)
+        data = read_json(folder / EVALUATION, file_format.AGAIN)
+        result = cls.from_dict(data, f"'{folder / EVALUATION}'")
+        result.pictures = read_examples(folder)
+        return result
+
+    def as_saved(self, folder=None) -> "Result":
+        """The same as a reader of its file in a folder gets it."""
+        result = self._parsed(self.to_dict(folder))
+        result.pictures = self.pictures
+        return result
+
+    @classmethod
+    def _parsed(cls, data: dict[str, Any]) -> "Result":
+        flags, rounded = data.get("flags", {}), data.get("eight_bit", {}).get("flags", {})
+        attacks = []
+        for entry in data["attacks"]:
+            count, name = entry.get("examples", 0), entry["name"]
+            found = _flags_of(flags.get(name), count), _flags_of(rounded.get(name), count)
+            attacks.append(AttackOutcome.from_dict(entry, *found))
+        same = ("model", "dataset", "norm", "seed", "format", "versions", "run", "run_digest", "classes")
+        correct = _flags_of(flags.get("clean"), data["examples"])
+        result = cls(
+            epsilon=parse_number(data["epsilon"]),
+            correct=np.zeros(0, bool) if correct is None else correct,
+            attacks=attacks,
+            warnings=[Notice(one["text"], one["id"]) for one in data["warnings"]],
+            labels=np.array(data["labels"], np.int64) if "labels" in data else None,
+            threat_models=data["threat_models"],
+            **{name: data[name] for name in (*same, *_STORED) if name in data},
+        )
+        recorded = {name: data[name] for name in ("examples", "verdict", "clean_accuracy", "clean_interval")}
+        recorded |= {"curve": data.get("curve", []), "eight_bit": data.get("eight_bit", {})}
+        recorded |= {"per_class": data.get("per_class"), "epsilon_text": data["epsilon"]}
+        recorded["_worst_case"] = data["worst_case_accuracy"], data["worst_case_interval"]
+        vars(result).update(recorded)
+        return result
+
+    def to_json(self, folder=None) -> str:
+        """The text of `evaluation.json`; `folder` as for `to_dict`."""
+        return json.dumps(self.to_dict(folder), indent=2, default=str) + "\n"
+
+    def save(self, folder) -> pathlib.Path:
+        """Writes `evaluation.json` and, if adversarial examples were found, `examples.npz`.
+
+        Each file is written completely or not at all. Files that athe_tf did not write are not replaced.
+
+        Args:
+            folder: Where to write; created if necessary.
+
+        Returns:
+            The path of `evaluation.json`.
+        """
+        folder = pathlib.Path(folder)
+        path, examples = folder / EVALUATION, folder / EXAMPLES
+        check_ours(path, examples)
+        try:
+            write_text(path, self.to_json(folder))
+            if self.pictures is not None:
+                with replacing(examples) as temporary, open(temporary, "wb") as file:
+                    np.savez_compressed(file, **dict[str, Any](self.pictures))
+            else:
+                examples.unlink(missing_ok=True)  # those of an earlier evaluation
+        except OSError as error:
+            raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
+        return path
+
+
+#: Optional parts of the file with the same name and value as the field, and those that are computed.
+_STORED = (
+    "protocol", "class_names", "images_fingerprint", "judge", "gradient_source", "randomized", "requirements",
+    "verified", "conversion", "checks", "calibration", "angles", "corruptions", "verify", "transfer",
+    "settings", "command",
+)  # fmt: skip
+_DERIVED = ("per_class", "eight_bit", "curve")
+
+
+def find_evaluation(path) -> pathlib.Path:
+    """The folder of `evaluation.json`: the given one, or the only one inside it."""
+    folder = pathlib.Path(path)
+    if folder.name == EVALUATION and folder.is_file():
+        return folder.parent
+    check(folder.exists(), f"There is no folder '{folder}'. Expected a folder that contains {EVALUATION}.")
+    check(folder.is_dir(), f"Expected a folder with {EVALUATION}. Received a file: '{folder}'.")
+    if (folder / EVALUATION).is_file():
+        return folder
+    inside = sorted(file.parent for file in folder.glob(f"*/{EVALUATION}"))
+    check(len(inside) > 0, f"There is no {EVALUATION} in '{folder}'. Save the result of an evaluation there.")
+    found = ", ".join(map(str, inside))
+    check(len(inside) == 1, f"There are several evaluations in '{folder}': {found}. Name one of them.")
+    return inside[0]
+
+
+def _finite(value):
+    """The same with `None` for numbers that JSON cannot express: one NaN must not spoil a result."""
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _bits(flags: np.ndarray) -> str:
+    """One character per image: 1 is correct."""
+    return "".join("1" if flag else "0" for flag in flags)
+
+
+def _flags_of(text: str | None, count: int) -> np.ndarray | None:
+    """The flags of a text; `None` unless there is one per image."""
+    return np.array(list(text)) == "1" if text is not None and 0 < len(text) == count else None
+
+
+def _rounded(norm) -> float | None:
+    """Six digits, the precision of float32; JSON has no infinity."""
+    return float(f"{norm:.6g}") if math.isfinite(norm) else None
+
+
+def _versions() -> dict[str, str]:
+    packages = ("tensorflow", "keras", "numpy")
+    return {
+        "athe_tf": __version__,
+        **{name: _version(name) for name in packages},
+        "python": platform.python_version(),
+    }
+
+
+def _version(package: str) -> str:
+    """The version of a package, which is not imported for it."""
+    if package in sys.modules:
+        return sys.modules[package].__version__
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

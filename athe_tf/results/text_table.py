@@ -1,0 +1,177 @@
+"""An evaluation as the table that `print` shows."""
+
+from typing import TYPE_CHECKING
+
+from athe_tf.results.file_format import Conversion, CrossCheck, EightBit
+from athe_tf.utils.number_format import format_number
+from athe_tf.utils.streams import printable
+
+if TYPE_CHECKING:
+    from athe_tf.results.result import AttackOutcome, Result
+
+
+def text_table(result: "Result") -> str:
+    """The table of a result."""
+    lines = [
+        f"{result.model} on {result.examples} images of {result.dataset}",
+        f"{result.norm}, epsilon {result.epsilon_text}, seed {result.seed}",
+    ]
+    for make in _BLOCKS:
+        block = make(result)
+        lines.extend(["", *block] if block else [])
+    # Names that were read from a file may come from anybody.
+    return "\n".join(printable(line).replace("\n", " ") for line in lines)
+
+
+def _accuracies(result: "Result") -> list[str]:
+    rows: list[tuple[str, str | None, str]] = [
+        ("clean", _share(result.clean_accuracy, result.clean_interval), "")
+    ]
+    for attack in result.attacks:
+        shown = _share(attack.accuracy, attack.interval) if attack.was_run else None
+        rows.append((attack.name, shown, _remark(attack, result)))
+    if result.worst_case_accuracy is not None:
+        shown = _share(result.worst_case_accuracy, result.worst_case_interval)
+        rows.append(("worst case", shown, "per-image worst case over all attacks"))
+    width = max(12, *(len(row[0]) for row in rows))
+    lines = [f"{'attack':<{width}}  accuracy   95 % interval   time, forward + backward passes"]
+    for label, shown, remark in rows:
+        if label == "worst case":
+            lines.append("-" * (width + 28))
+        share = "       -   " if shown is None else f"{shown:<26}"
+        lines.append(f"{label:<{width}}  {share}{remark}".rstrip())
+    return lines
+
+
+def _share(share: float, interval) -> str:
+    return f"{100 * share:>6.2f} %   {100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f} %"
+
+
+def _remark(attack: "AttackOutcome", result: "Result") -> str:
+    if not attack.was_run:
+        return f"not run: {attack.not_run}"
+    forward, backward = attack.mean_passes
+    # As the file has it: what is read back gives the same table.
+    parts = [f"{round(attack.seconds, 2):.1f} s", f"{forward:.0f} + {backward:.0f} passes per image"]
+    if attack.image_count < result.examples:
+        parts.append(f"first {attack.image_count} images")
+    if not attack.in_worst_case:
+        parts.append("another threat model: not in the worst case")
+    return ", ".join(parts)
+
+
+def eight_bit_sentence(found: EightBit | None) -> str | None:
+    """How many adversarial examples are still adversarial as 8-bit images; `None` if that is unknown.
+
+    Example:
+
+    >>> eight_bit_sentence({"tested": 8, "still_adversarial": 6, "accuracy": 0.25, "interval": [0.1, 0.5]})
+    'Rounded to 8 bits, as PNG stores images, 6 of 8 adversarial examples (75.0 %) still fool the model: \
+the worst case is 25.00 %.'
+    """
+    if not found:
+        return None
+    share = found["still_adversarial"] / found["tested"]
+    return (
+        f"Rounded to 8 bits, as PNG stores images, {found['still_adversarial']:,} of {found['tested']:,} "
+        f"adversarial examples ({100 * share:.1f} %) still fool the model: the worst case is "
+        f"{100 * found['accuracy']:.2f} %."
+    )
+
+
+def conversion_sentence(found: Conversion | None) -> str | None:
+    """How a file differs from its parent; `None` if the model is no such file."""
+    if not found:
+        return None
+    return (
+        f"The parent '{found['parent']}': {100 * found['clean_accuracy']:.2f} % clean, "
+        f"{100 * found['worst_case_accuracy']:.2f} % under {', '.join(found['attacks'])}. File and parent "
+        f"predict the same class for {100 * found['same_predictions']:.1f} % of the clean images; logits "
+        f"differ by {found['mean_difference']:.2g} on average and by at most "
+        f"{found['largest_difference']:.2g}."
+    )
+
+
+def _eight_bit(result: "Result") -> list[str]:
+    sentence = eight_bit_sentence(result.eight_bit)
+    return [] if sentence is None else [sentence]
+
+
+def _conversion(result: "Result") -> list[str]:
+    sentence = conversion_sentence(result.conversion)
+    return [] if sentence is None else [sentence]
+
+
+def _cascades(result: "Result") -> list[str]:
+    return [
+        f"{attack.name}: after "
+        + ", ".join(f"{stage['name']} {100 * stage['accuracy']:.2f} %" for stage in attack.stages)
+        for attack in result.attacks
+        if attack.stages
+    ]
+
+
+def _curve(result: "Result") -> list[str]:
+    rows = [
+        f"{format_number(p['epsilon']):<12}  {_share(p['accuracy'], p['interval'])}" for p in result.curve
+    ]
+    return ["epsilon       worst case", *rows] if rows else []
+
+
+def _checks(result: "Result") -> list[str]:
+    statuses = [check["status"] for check in result.checks]
+    counts = ", ".join(f"{statuses.count(status)} {status}" for status in ("passed", "failed", "not run"))
+    names: dict[tuple[str, str], list[str]] = {}  # several checks may have one reason
+    for check in result.checks:
+        if check["status"] != "passed":
+            names.setdefault((check["status"], check["detail"]), []).append(check["name"])
+    lines = [f"  {status}: {'; '.join(found)}. {detail}" for (status, detail), found in names.items()]
+    return [f"Sanity checks: {counts}", *lines] if result.checks else []
+
+
+def _corruptions(result: "Result") -> list[str]:
+    found = result.corruptions
+    if found is None:
+        return []
+    generated = " (generated here)" if found.get("generated") else ""
+    groups = [f"{name} {_percent(share)}" for name, share in found.get("groups", {}).items()]
+    lines = [f"Common corruptions{generated}: mean accuracy {_percent(found.get('mca'))}"]
+    return [*lines, f"  {', '.join(groups)}"] if groups else lines
+
+
+def _transfer(result: "Result") -> list[str]:
+    found = result.transfer
+    if found is None:
+        return []
+    sources, models = found["sources"], found["targets"]
+    first = max(len(source) for source in [*sources, "crafted on"])
+    width = max([8, *map(len, models)])
+    lines = ["Transfer: accuracy of each model on the adversarial examples of each"]
+    lines.append("  ".join(["crafted on".ljust(first), *(name.rjust(width) for name in models)]))
+    for source, row in zip(sources, found["accuracy"], strict=True):
+        lines.append("  ".join([source.ljust(first), *(_percent(share).rjust(width) for share in row)]))
+    return lines
+
+
+def _verification(result: "Result") -> list[str]:
+    return [f"{entry['tool']}, {entry['attack']}: {_verified(entry)}" for entry in result.verify]
+
+
+def _verified(entry: CrossCheck) -> str:
+    if "not_run" in entry:
+        return f"not run: {entry['not_run']}"
+    return f"{_percent(entry['theirs'])} there, {_percent(entry['ours'])} here"
+
+
+def _warnings(result: "Result") -> list[str]:
+    return [f"Warning: {text}" for text in result.warnings]
+
+
+_BLOCKS = (
+    _accuracies, _eight_bit, _conversion, _cascades, _curve, _checks, _corruptions, _transfer, _verification,
+    _warnings,
+)  # fmt: skip
