@@ -5,9 +5,9 @@ from benchmarks.mutation.slip import Slip
 HERE = "athe_tf/utils"
 EDGES = ("tests/utils/test_boundaries.py",)
 RNG = ("tests/utils/test_rng.py",)
-FILES = ("tests/utils/test_files.py", "tests/utils/test_ownership.py")
-LOCKS = ("tests/utils/test_locks.py",)
-OWNERSHIP = ("tests/utils/test_ownership.py",)
+FILES = ("tests/utils/test_files.py", "tests/jobs/test_ownership.py")
+LOCKS = ("tests/jobs/test_locks.py",)
+OWNERSHIP = ("tests/jobs/test_ownership.py",)
 
 SLIPS = (
     Slip(
@@ -35,27 +35,29 @@ SLIPS = (
         "if path.name.startswith(NEW_FOLDER):",
         FILES,
     ),
-    Slip("U6", f"{HERE}/locks.py", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB", LOCKS),
-    Slip("U7", f"{HERE}/locks.py", "if _same_file(descriptor, path):", "if True:", LOCKS),
+    Slip(
+        "U6", "athe_tf/jobs/locks.py", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB", LOCKS
+    ),
+    Slip("U7", "athe_tf/jobs/locks.py", "if _same_file(descriptor, path):", "if True:", LOCKS),
     Slip(
         "U8",
-        f"{HERE}/locks.py",
+        "athe_tf/jobs/locks.py",
         "if error.errno not in UNSUPPORTED:",
         "if error.errno in UNSUPPORTED:",
         LOCKS,
     ),
     Slip(
         "U9",
-        f"{HERE}/ownership.py",
+        "athe_tf/jobs/ownership.py",
         "signature is not None and signature[1] ==",
         "signature is not None or signature[1] ==",
         OWNERSHIP,
     ),
     Slip(
         "U10",
-        f"{HERE}/ownership.py",
-        "ours or (path.name != OWNER and holds_arrays(path, STATE_ARRAYS))",
-        "ours or path.name != OWNER",
+        "athe_tf/jobs/ownership.py",
+        "if holds_arrays(folder / name, STATE_ARRAYS)]",
+        "]",
         OWNERSHIP,
     ),
     Slip("U11", f"{HERE}/digests.py", "{array.dtype} {array.shape}", "{array.dtype}", EDGES),
@@ -76,7 +78,7 @@ SLIPS = (
     Slip("U20", f"{HERE}/errors.py", " and not isinstance(value, bool)", "", EDGES),
     Slip("U21", f"{HERE}/number_format.py", "abs(pixels) < 255", "abs(pixels) <= 400", EDGES),
     Slip("U22", f"{HERE}/number_format.py", "if whole < 3600:", "if seconds < 3600:", EDGES),
-    Slip("U23", f"{HERE}/image_range.py", "1 < high <= 255", "1 < high < 255", EDGES),
+    Slip("U23", "athe_tf/utils/images_and_labels.py", "1 < high <= 255", "1 < high < 255", EDGES),
     Slip(
         "U24", f"{HERE}/choices.py", 'norm != "linf" or epsilon <= 1', 'norm != "linf" or epsilon < 1', EDGES
     ),
@@ -103,14 +105,14 @@ SLIPS = (
     ),
     Slip(
         "U28",
-        f"{HERE}/printable.py",
+        "athe_tf/utils/streams.py",
         'frozenset("\\u202a\\u202b\\u202c\\u202d\\u202e',
         'frozenset("\\u202a\\u202b\\u202c\\u202d',
-        ("tests/utils/test_printable.py",),
+        ("tests/utils/test_streams.py",),
     ),
     Slip(
         "U29",
-        f"{HERE}/locks.py",
+        "athe_tf/jobs/locks.py",
         "                (folder / name).unlink()\n            os.close(descriptor)\n",
         "                os.close(descriptor)\n                (folder / name).unlink()\n",
         LOCKS,
