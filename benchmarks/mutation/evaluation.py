@@ -3,7 +3,7 @@
 from benchmarks.mutation.slip import Slip
 
 HERE = "athe_tf/evaluation"
-RESULT = ("tests/evaluation/test_result.py",)
+RESULT = ("tests/results/test_flags.py",)
 NUMBERS = ("tests/evaluation/test_numbers.py",)
 EVALUATE = "tests/evaluation/test_evaluate.py"
 PROTOCOLS = "tests/evaluation/test_protocols.py"
@@ -108,9 +108,9 @@ SLIPS = (
         "athe_tf/evaluation/measures.py",
         "np.ceil(confidence * bins).astype(int) - 1",
         "(confidence * bins).astype(int)",
-        RESULT,
+        NUMBERS,
     ),
-    Slip("E20", "athe_tf/evaluation/measures.py", "BINS = 15", "BINS = 10", RESULT),
+    Slip("E20", "athe_tf/evaluation/measures.py", "BINS = 15", "BINS = 10", NUMBERS),
     Slip(
         "E21",
         "athe_tf/evaluation/measures.py",

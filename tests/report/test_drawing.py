@@ -129,7 +129,11 @@ def test_survivors_of_a_minimum_norm_attack():
     for at, share in survivors(norms, highest=0.3, points=7):
         assert share == pytest.approx((norms > at).mean())
     # A perturbation as long as epsilon is within epsilon.
-    assert survivors([0.0, 0.25, 0.5, None], highest=0.5, points=3) == [(0.0, 0.75), (0.25, 0.5), (0.5, 0.25)]
+    assert survivors([0.0, 0.25, 0.5, np.inf], highest=0.5, points=3) == [
+        (0.0, 0.75),
+        (0.25, 0.5),
+        (0.5, 0.25),
+    ]
 
 
 def test_differences_are_amplified_to_the_whole_range():

@@ -1,11 +1,10 @@
-"""What a `Result` says, from flags that are written down by hand."""
+"""What a `Result` says, from flags that are written down by hand; nothing here needs TensorFlow."""
 
 import json
 
 import numpy as np
 import pytest
 
-from athe_tf.evaluation.measures import calibration
 from athe_tf.results.intervals import interval_of, wilson_interval
 from athe_tf.results.pictures import EXAMPLE_ARRAYS
 from athe_tf.results.result import AttackOutcome, Result
@@ -201,14 +200,3 @@ def test_an_interval_of_no_images_says_nothing():
     assert interval_of([]) == [0.0, 1.0]
     # Wilson's interval of none of ten is not the single point 0.
     assert interval_of([False] * 10) == pytest.approx([0.0, 0.2775], abs=1e-4)
-
-
-def test_a_confidence_at_the_edge_of_a_bin_belongs_to_the_lower_one():
-    """Bins are open below, as in Guo et al.: with 4 bins, 0.5 and 0.3 share one, 0.51 is in the next."""
-    found = calibration([0.5, 0.3, 0.51, 0.0, 1.0], [True, False, True, False, True], bins=4)
-    assert [row["count"] for row in found["bins"]] == [1, 2, 1, 1]
-    assert [row["accuracy"] for row in found["bins"]] == [0.0, 0.5, 1.0, 1.0]
-    # |0 - 0| + 2 |0.4 - 0.5| + |0.51 - 1| + |1 - 1|, over 5 images.
-    assert found["ece"] == pytest.approx((0.2 + 0.49) / 5)
-    # The published number of bins.
-    assert calibration([1 / 15, 1 / 15 + 1e-6], [True, True])["bins"][1]["count"] == 1
