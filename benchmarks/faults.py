@@ -232,7 +232,10 @@ def _problem(case: Case, folder: pathlib.Path, expected: dict, code: int, errors
 
 
 def difference(folder: pathlib.Path, expected: dict) -> str | None:
-    """How a finished folder differs from what was expected, or `None`."""
+    """How a finished folder differs from what was expected, or `None`.
+
+    Temporary files are looked for beside the folder as well: nothing else may be at work there.
+    """
     left = [path.name for path in folder.parent.rglob(".athe_tf*")]
     if left:
         return f"temporary files are left: {', '.join(left)}"

@@ -2,4 +2,201 @@
 
 from benchmarks.mutation.slip import Slip
 
-SLIPS: tuple[Slip, ...] = ()
+HERE = "athe_tf/analysis"
+FORMS = "tests/analysis/test_closed_forms.py"
+LINEAR = "tests/analysis/test_linear_model.py"
+WEIGHTS = "tests/analysis/test_weights.py"
+RESULTS = "tests/analysis/test_results.py"
+
+SLIPS = (
+    Slip(
+        "N1",
+        f"{HERE}/angles.py",
+        "-1.0 / (weights.shape[1] - 1)",
+        "-1.0 / weights.shape[1]",
+        (f"{FORMS}::test_angles_are_those_of_numpy",),
+    ),
+    Slip(
+        "N2",
+        f"{HERE}/angles.py",
+        "adversarial=to_own(subject.all_adversarial())",
+        "adversarial=to_own(subject.x)",
+        (f"{FORMS}::test_angles_are_those_of_numpy",),
+    ),
+    Slip(
+        "N3",
+        f"{HERE}/angles.py",
+        "np.triu_indices(weights.shape[1], 1)",
+        "np.triu_indices(weights.shape[1], 0)",
+        (f"{FORMS}::test_angles_are_those_of_numpy",),
+    ),
+    Slip(
+        "N4",
+        f"{HERE}/class_bias.py",
+        "np.bincount(predicted[wrong],",
+        "np.bincount(predicted,",
+        (f"{FORMS}::test_wrong_labels_are_counted_with_the_lengths_as_they_are_and_with_equal_ones",),
+    ),
+    Slip(
+        "N5",
+        f"{HERE}/class_bias.py",
+        "(victim.logits(x) - bias) * factors + bias",
+        "victim.logits(x) * factors",
+        (f"{FORMS}::test_wrong_labels_are_counted_with_the_lengths_as_they_are_and_with_equal_ones",),
+    ),
+    Slip(
+        "N6",
+        f"{HERE}/class_bias.py",
+        "scipy.stats.spearmanr(",
+        "scipy.stats.pearsonr(",
+        (f"{FORMS}::test_the_correlation_of_lengths_and_labels_is_by_rank",),
+    ),
+    Slip(
+        "N7",
+        f"{HERE}/linearity.py",
+        "np.maximum(*gaps).sum(), gaps[1].sum()",
+        "np.maximum(*gaps).sum(), gaps[0].sum()",
+        (f"{FORMS}::test_the_distance_from_the_tangent_is_that_of_numpy",),
+    ),
+    Slip(
+        "N8",
+        f"{HERE}/linearity.py",
+        "(sums / len(subject)).T",
+        "(sums / subject.options.batch_size).T",
+        (f"{FORMS}::test_the_distance_from_the_tangent_is_that_of_numpy",),
+    ),
+    Slip(
+        "N9",
+        f"{HERE}/gradient_scattering.py",
+        "difference += len(x) * (gradient",
+        "difference += (gradient",
+        (f"{FORMS}::test_the_difference_of_gradients_is_that_of_all_images",),
+    ),
+    Slip(
+        "N10",
+        f"{HERE}/gradient_scattering.py",
+        "np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)",
+        "np.linalg.norm(a) * np.linalg.norm(b, axis=1)",
+        (f"{FORMS}::test_cosines_of_perturbations_are_per_image",),
+    ),
+    Slip(
+        "N11",
+        f"{HERE}/landscape.py",
+        "[[at(a, b) for a in steps] for b in rows]",
+        "[[at(b, a) for a in steps] for b in rows]",
+        (f"{FORMS}::test_the_plane_of_weights_has_the_first_direction_across_and_the_second_along",),
+    ),
+    Slip(
+        "N12",
+        "athe_tf/analysis/landscape.py",
+        "reach = 0.5 if in_weights",
+        "reach = 1.0 if in_weights",
+        (f"{FORMS}::test_the_plane_of_weights_has_the_first_direction_across_and_the_second_along",),
+    ),
+    Slip(
+        "N13",
+        "athe_tf/analysis/landscape.py",
+        "loss.filter_normalized(2 * seed), loss.filter_normalized(2 * seed + 1)",
+        "loss.filter_normalized(0), loss.filter_normalized(1)",
+        (f"{FORMS}::test_the_plane_of_weights_has_the_first_direction_across_and_the_second_along",),
+    ),
+    Slip(
+        "N14",
+        f"{HERE}/hessian.py",
+        'which="LA"',
+        'which="LM"',
+        (f"{FORMS}::test_the_largest_eigenvalues_are_the_most_positive_ones",),
+    ),
+    Slip(
+        "N15",
+        f"{HERE}/hessian.py",
+        "np.argsort(-values)",
+        "np.argsort(values)",
+        (f"{FORMS}::test_the_largest_eigenvalues_are_the_most_positive_ones",),
+    ),
+    Slip(
+        "N16",
+        "athe_tf/analysis/subject.py",
+        "rng, shape = np.random.default_rng(seed)",
+        "rng, shape = np.random.default_rng(0)",
+        (f"{FORMS}::test_directions_in_pixels_have_length_one_in_the_norm_of_the_attack",),
+    ),
+    Slip(
+        "N17",
+        "athe_tf/analysis/weights.py",
+        "tuple(range(weights.ndim - 1))",
+        "tuple(range(weights.ndim))",
+        (f"{WEIGHTS}::test_filters_of_a_random_direction_are_as_long_as_those_of_the_model",),
+    ),
+    Slip(
+        "N18",
+        f"{HERE}/weights.py",
+        "part.numpy() / len(self.x) for part",
+        "part.numpy() / self.batch_size for part",
+        (f"{FORMS}::test_the_ratio_of_gradients_is_averaged_over_batches",),
+        reason="A ratio of gradients of the same batch does not depend on the divisor.",
+    ),
+    Slip(
+        "N19",
+        f"{HERE}/weights.py",
+        "for part in sums]) / len(self.x)",
+        "for part in sums]) / self.batch_size",
+        (f"{WEIGHTS}::test_the_batch_size_does_not_change_gradients",),
+    ),
+    Slip(
+        "N20",
+        f"{HERE}/weights.py",
+        "                variable.assign(start)\n",
+        "                pass\n",
+        (f"{WEIGHTS}::test_moved_weights_are_restored_exactly_even_after_an_error",),
+    ),
+    Slip(
+        "N21",
+        f"{HERE}/perturbations.py",
+        "max(axis=(1, 2, 3), keepdims=True)",
+        "max(keepdims=True)",
+        (f"{FORMS}::test_perturbations_are_shown_around_gray_each_at_its_own_scale",),
+    ),
+    Slip(
+        "N22",
+        f"{HERE}/result.py",
+        'b = other.settings | {"images": other.images}',
+        'b = other.settings | {"images": first.images}',
+        (f"{FORMS}::test_results_of_other_numbers_of_images_are_not_compared",),
+    ),
+    Slip(
+        "N23",
+        f"{HERE}/attack_steps.py",
+        "steps = tuple(sorted(models))",
+        "steps = tuple(models)",
+        (f"{FORMS}::test_models_of_training_are_in_the_order_of_their_steps",),
+    ),
+    Slip(
+        "N24",
+        f"{HERE}/decision_map.py",
+        "if np.any(region & preferred) else region",
+        "if np.all(region & preferred) else region",
+        (f"{FORMS}::test_a_name_stands_where_its_class_has_the_most_room",),
+    ),
+    Slip(
+        "N25",
+        f"{HERE}/gradient_ratio.py",
+        "adversarial / np.maximum(clean,",
+        "clean / np.maximum(adversarial,",
+        (f"{FORMS}::test_the_ratio_of_gradients_is_averaged_over_batches",),
+    ),
+    Slip(
+        "N26",
+        f"{HERE}/fn_direction.py",
+        "MASKED, 0.0), axis=1)",
+        "0.0, 0.0), axis=1)",
+        (f"{LINEAR}::test_cosines_of_gradients_equal_their_closed_form",),
+    ),
+    Slip(
+        "N27",
+        f"{HERE}/subject.py",
+        "x, y, ids=ids, seed=self.options.seed)",
+        "x, y, ids=ids)",
+        (f"{FORMS}::test_the_seed_of_an_analysis_is_that_of_its_attack",),
+    ),
+)

@@ -178,3 +178,14 @@ def test_images_and_labels_are_checked_at_the_door(images, labels, message):
 def test_arguments_of_a_stream_are_checked(arguments, message):
     with pytest.raises(InputError, match=message):
         numbered(50).stream(**{"seed": 0, **arguments})
+
+
+def test_the_fingerprint_sees_images_and_labels():
+    images, labels = np.arange(12, dtype=np.uint8).reshape(3, 2, 2, 1), np.arange(3)
+    prints = {
+        data.ImageSet(images, labels).fingerprint(),
+        data.ImageSet(images, labels[::-1]).fingerprint(),
+        data.ImageSet(images[::-1], labels).fingerprint(),
+        data.ImageSet(images[:2], labels[:2]).fingerprint(),
+    }
+    assert len(prints) == 4 and data.ImageSet(images.copy(), labels.copy()).fingerprint() in prints

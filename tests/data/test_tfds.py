@@ -315,3 +315,9 @@ def test_a_set_that_is_not_there_says_what_to_do(tmp_path, monkeypatch, network)
 def test_names_that_tfds_does_not_know(tmp_path, name, message):
     with pytest.raises(InputError, match=message):
         data.load(name, data_dir=tmp_path)
+
+
+def test_the_first_streamed_images_are_held_out(streamed):
+    """Those of the first version; the others are trained on, in their order."""
+    validation, train = numbers(streamed.validation.batches(32)), numbers(streamed.train.batches(32))
+    assert [*validation, *train] == list(range(100))

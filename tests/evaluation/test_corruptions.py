@@ -336,6 +336,16 @@ def test_mce_of_alexnet_is_one():
         {name: [1 - error] * 5 for name, error in ALEXNET_ERRORS.items()}
     ) == pytest.approx(1)
     assert set(ALEXNET_ERRORS) == set(corruptions.STANDARD)
+    # The row of AlexNet in the table of Hendrycks and Dietterich, in %.
+    published = [88.6, 89.4, 92.3, 82.0, 82.6, 78.6, 79.8, 86.7, 82.7, 81.9, 56.5, 85.3, 64.6, 71.8, 60.7]
+    errors = [100 * ALEXNET_ERRORS[name] for name in corruptions.STANDARD]
+    np.testing.assert_allclose(errors, published, atol=0.06)
+
+
+def test_mce_is_the_mean_of_ratios_and_not_the_ratio_of_means():
+    accuracy = {name: [1.0] * 5 for name in corruptions.STANDARD}
+    accuracy["fog"] = [1.0, 0.9, 0.8, 0.7, 0.6]
+    assert corruption_error(accuracy) == pytest.approx(0.2 / 0.819324 / 15)
 
 
 @pytest.mark.parametrize(
@@ -369,3 +379,17 @@ def test_the_report_names_the_protocol_and_what_to_know():
         "Mean corruption accuracy (mCA) 50.00 %. These are the published images. "
         "Measured on 224 x 224 pixels as they are. Note this."
     )
+
+
+def test_the_seed_of_generated_corruptions_is_used():
+    images, labels = np.full([3, 8, 8, 1], 128, np.uint8), np.arange(3)
+
+    def noisy(seed, batch_size=3):
+        source = sources.open_source("generated", images, labels, seed=seed)
+        return np.concatenate([x for x, _ in source.batches("gaussian_noise", 2, batch_size)])
+
+    np.testing.assert_array_equal(
+        noisy(1), corruptions.corrupt(images, "gaussian_noise", 2, seed=1) / np.float32(255)
+    )
+    np.testing.assert_array_equal(noisy(1), noisy(1, batch_size=2))
+    assert (noisy(1) != noisy(0)).any()

@@ -12,7 +12,9 @@ from athe_tf import attacks
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.report.reading import schema
 from athe_tf.results.intervals import wilson_interval
+from athe_tf.results.json_files import check_schema
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
@@ -208,13 +210,17 @@ def test_raw_cosines_are_named_in_the_report(linear):
 def test_attacks_of_another_threat_model_do_not_count_in_the_worst_case(linear):
     y = predictions(linear, IMAGES)
     larger, other = attacks.get("fgsm", epsilon=0.3), attacks.get("pgd-3", epsilon=2.0, norm="l2")
-    result = athe_tf.evaluate(
-        linear, (IMAGES, y), attacks=["fgsm", larger, other, "spatial-3"], epsilon=0.005, checks=False
-    )
-    assert [attack.in_worst_case for attack in result.attacks] == [True, False, False, False]
+    # Its radius is smaller than that of the evaluation, so that only its norm excludes it.
+    smaller = attacks.get("pgd-3", epsilon=0.004, norm="l2")
+    within = attacks.get("fgsm", epsilon=0.004)
+    wanted = ["fgsm", larger, other, "spatial-3", smaller, within]
+    result = athe_tf.evaluate(linear, (IMAGES, y), attacks=wanted, epsilon=0.005, checks=False)
+    assert [attack.in_worst_case for attack in result.attacks] == [True, False, False, False, False, True]
+    assert [point["epsilon"] for point in result.curve] == pytest.approx([0.0, 0.004, 0.005, 0.3])
     assert result.attacks[1].accuracy < result.worst_case_accuracy == result.attacks[0].accuracy
     assert "another threat model" in str(result)
-    assert list(result.to_dict()["flags"]) == ["clean", "fgsm", "fgsm @ 0.3", "pgd-3 @ 2", "spatial-3"]
+    names = ["fgsm", "fgsm @ 0.3", "pgd-3 @ 2", "spatial-3", "pgd-3 @ 0.004", "fgsm @ 0.004"]
+    assert list(result.to_dict()["flags"]) == ["clean", *names]
 
 
 def exact_epsilons(radius, count):
@@ -315,13 +321,11 @@ def test_images_of_another_shape_and_labels_of_another_set_are_refused(linear):
     with pytest.raises(InputError, match="cannot be called with images of shape"):
         athe_tf.evaluate(linear, (other, np.zeros(3, "int32")), attacks=["fgsm"])
 
-    def callable_model(x):
-        return linear(x)
-
-    with pytest.raises(
-        InputError, match="in 0..4 with 5 classes. Received: min=7, max=7. Use the data set that"
-    ):
-        athe_tf.evaluate(callable_model, (IMAGES, np.full(60, 7)), attacks=["fgsm"])
+    for label in (5, 7):
+        # A new one each time: the first batch of a callable shows its number of classes.
+        message = f"in 0..4 with 5 classes. Received: min={label}, max={label}. Use the data set that"
+        with pytest.raises(InputError, match=message):
+            athe_tf.evaluate(lambda x: linear(x), (IMAGES, np.full(60, label)), attacks=["fgsm"])
 
     def one_number(x):
         return linear(x)[:, 0]
@@ -366,6 +370,9 @@ def test_the_clean_pass_is_made_once_and_handed_on(linear, monkeypatch):
         np.testing.assert_array_equal(result[name].robust, ~alone.success)
         found = (result[name].queries, result[name].gradients)
         assert found == (alone.queries.sum(), alone.gradients.sum())
+    # With the stages of a cascade, it is still what the report reads.
+    assert result.to_dict()["attacks"][2]["stages"]
+    check_schema(json.loads(result.to_json()), schema("evaluation"))
 
 
 def test_a_result_shows_itself(linear):

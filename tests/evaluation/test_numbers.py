@@ -44,6 +44,17 @@ def test_a_model_that_is_right_as_often_as_it_says_has_no_calibration_error():
     assert calibration(np.full(100, 0.75), correct)["ece"] == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_confidence_at_the_edge_of_a_bin_belongs_to_the_lower_one():
+    """Bins are open below, as in Guo et al.: with 4 bins, 0.5 and 0.3 share one, 0.51 is in the next."""
+    found = calibration([0.5, 0.3, 0.51, 0.0, 1.0], [True, False, True, False, True], bins=4)
+    assert [row["count"] for row in found["bins"]] == [1, 2, 1, 1]
+    assert [row["accuracy"] for row in found["bins"]] == [0.0, 0.5, 1.0, 1.0]
+    # |0 - 0| + 2 |0.4 - 0.5| + |0.51 - 1| + |1 - 1|, over 5 images.
+    assert found["ece"] == pytest.approx((0.2 + 0.49) / 5)
+    # The published number of bins.
+    assert calibration([1 / 15, 1 / 15 + 1e-6], [True, True])["bins"][1]["count"] == 1
+
+
 def test_confidences_are_those_of_a_softmax_in_float64():
     logits = np.random.default_rng(1).normal(scale=30, size=(20, 4))
     exact = np.exp(logits - logits.max(1, keepdims=True))
@@ -67,7 +78,9 @@ def test_angles_are_those_between_features_and_class_weights(head):
     counts = angle_counts(net(X), Y, head, scale)
     own = np.degrees(np.arccos(cosines))[np.arange(40), Y]
     assert counts["true"] == np.histogram(own, EDGES)[0].tolist()
-    assert sum(counts["nearest_wrong"]) == 40
+    degrees = np.degrees(np.arccos(cosines))
+    nearest = [np.delete(row, label).min() for row, label in zip(degrees, Y, strict=True)]
+    assert counts["nearest_wrong"] == np.histogram(nearest, EDGES)[0].tolist()
 
 
 def test_a_linear_head_has_no_angles_and_calibration_needs_no_attack():

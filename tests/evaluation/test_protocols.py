@@ -117,6 +117,9 @@ def test_every_radius_of_a_curve_has_its_own_label():
     plan = make_plan(["fgsm", "fgsm"], 0.1, "linf", epsilons=(0.2, 0.1))
     assert [item.label for item in plan] == ["fgsm", "fgsm @ 0.2", "fgsm (2)", "fgsm @ 0.2 (2)"]
     assert [item.attack.threat.epsilon for item in plan] == [0.1, 0.2, 0.1, 0.2]
+    # The radius of the evaluation comes first, smaller ones are after it.
+    plan = make_plan(["fgsm"], 0.1, "linf", epsilons=(0.2, 0.05))
+    assert [item.label for item in plan] == ["fgsm", "fgsm @ 0.05", "fgsm @ 0.2"]
 
 
 def test_an_attack_that_does_not_exist_in_a_norm_is_not_run():

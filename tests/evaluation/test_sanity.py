@@ -1,5 +1,7 @@
 """The sanity checks: an honest model passes, and each way of looking robust without being it is found."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,6 +12,8 @@ from athe_tf.evaluation import sanity
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.sanity import CHECKS, run_checks
 from athe_tf.evaluation.sanity_probe import SanityProbe
+from athe_tf.report.reading import schema
+from athe_tf.results.json_files import check_schema
 from athe_tf.results.result import AttackOutcome
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
@@ -55,6 +59,7 @@ def test_an_honest_model_passes_all_checks_and_the_numbers_are_there():
     assert cost["images"] == 80 and cost["gradients"] > 80 and "Sanity checks: 14 passed" in str(result)
     assert set(result.calibration) == {"clean", "adversarial"}
     assert result.calibration["adversarial"]["examples"] == 80
+    check_schema(json.loads(result.to_json()), schema("evaluation"))
 
 
 def test_gradients_that_point_the_wrong_way_are_found():

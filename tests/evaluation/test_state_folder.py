@@ -102,6 +102,29 @@ def test_the_state_of_another_evaluation_is_refused(change, message, tmp_path):
     assert finished.read_bytes() == kept
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_the_state_of_other_labels_or_another_norm_is_refused(norm, tmp_path):
+    options = EvaluationOptions(state=tmp_path / "state")
+    settings = {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False, "options": options}
+    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **settings)
+    labels = LABELS if norm == "l2" else np.roll(LABELS, 1)
+    with pytest.raises(InputError, match="images and labels=|norm='l2' .in the file: 'linf'"):
+        athe_tf.evaluate(LINEAR, (IMAGES, labels), norm=norm, **settings)
+
+
+def test_an_attack_of_the_same_name_with_other_settings_is_not_read_back(tmp_path):
+    options = EvaluationOptions(state=tmp_path / "state")
+    settings = {"epsilon": 0.02, "checks": False, "options": options}
+
+    def evaluate(step_size):
+        attack = athe_tf.attacks.get("pgd-1", epsilon=0.02, step_size=step_size)
+        return athe_tf.evaluate(LINEAR, (IMAGES, LABELS), attacks=[attack], **settings)
+
+    assert evaluate(0.02)["pgd-1"].settings["step_size"] == 0.02
+    with pytest.raises(InputError, match="belongs to another .*settings=.*0.001"):
+        evaluate(0.001)
+
+
 def test_a_state_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     options = EvaluationOptions(state=tmp_path / "file" / "state")

@@ -1,6 +1,7 @@
 """Cross-examination by other packages, and what happens where they are missing."""
 
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import athe_tf
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.options import EvaluationOptions
-from athe_tf.evaluation.verify import verify
+from athe_tf.evaluation.verify import PeerTask, verify
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
 IMAGES = grey_images(60)
@@ -21,6 +22,26 @@ EPSILON = float(np.median(RADIUS))
 
 def inputs_in(norm="linf", epsilon=EPSILON):
     return EvaluationInputs.open(victim(LINEAR), IMAGES, LABELS, norm, epsilon, 0, 25)
+
+
+def test_all_packages_are_asked_for_the_same_attack():
+    one, many = PeerTask(inputs_in(), 1), PeerTask(inputs_in(), 20)
+    assert (one.name, one.step_size) == ("fgsm", EPSILON)
+    assert (many.name, many.step_size) == ("pgd-20", EPSILON / 4)
+    for task in (one, many):
+        attack = task.attack()
+        assert (attack.step_size, attack.select) == (task.step_size, "last")
+        assert (attack.epsilon, attack.threat.norm) == (EPSILON, "linf")
+    images, labels = zip(*one.batches(), strict=True)
+    assert [len(part) for part in images] == [25, 25, 10]
+    np.testing.assert_array_equal(np.concatenate(labels), LABELS)
+
+
+def test_the_first_thousand_images_are_attacked_and_no_more():
+    images = np.zeros((1200, 1, 1, 1))
+    inputs = types.SimpleNamespace(images=images, labels=np.arange(1200), batch_size=300)
+    parts = [labels for _, labels in PeerTask(inputs, 1).batches()]
+    np.testing.assert_array_equal(np.concatenate(parts), np.arange(1000))
 
 
 def check_agreement(tool, norm="linf"):

@@ -83,3 +83,17 @@ def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatc
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.warns(UserWarning, match="has no locks"), locked(tmp_path):
         assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_file_is_removed_while_the_lock_is_still_held(tmp_path, monkeypatch):
+    """Whoever waits for the file would otherwise lock one that is about to be removed."""
+    close, seen = os.close, []
+
+    def closed(descriptor):
+        seen.append((tmp_path / LOCK).exists())
+        close(descriptor)
+
+    with locked(tmp_path):
+        assert (tmp_path / LOCK).exists()
+        monkeypatch.setattr(os, "close", closed)
+    assert seen == [False]

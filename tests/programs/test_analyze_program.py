@@ -7,12 +7,13 @@ import pathlib
 import shutil
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
 
 from athe_tf.programs import analyze
-from athe_tf.programs.analysis_session import AnalysisDisplay, picture_names
+from athe_tf.programs.analysis_session import AnalysisDisplay, AnalysisSession, model_digest, picture_names
 from athe_tf.programs.analyze import runs_by_steps
 from athe_tf.programs.config.analyze import AnalyzeConfig, OwnFlags, SharedFlags
 from athe_tf.utils.errors import InputError
@@ -56,6 +57,18 @@ def test_runs_that_differ_in_more_than_steps_are_refused(tmp_path):
     folders = [run_config(tmp_path / "a"), run_config(tmp_path / "b", steps=2, epochs=4)]
     with pytest.raises(InputError, match="differ in more than the number of attack steps.*differ in: epochs"):
         runs_by_steps(folders)
+
+
+@pytest.mark.parametrize("name, value", [("seed", 1), ("epochs", 4), ("epsilon", 0.1)])
+def test_heads_are_compared_under_the_same_settings(name, value, tmp_path):
+    """Only head, scale, margin and weight normalization may differ between the two lines of the picture."""
+    plain = [run_config(tmp_path / f"a{steps}", steps=steps) for steps in (1, 2)]
+    allowed = {"head": "he", "scale": 10.0, "margin": 0.2, "weight_norm": "project"}
+    he = [run_config(tmp_path / f"b{steps}", steps=steps, **allowed) for steps in (1, 2)]
+    assert set(runs_by_steps([*plain, *he])) == {"linear", "he"}
+    other = [run_config(tmp_path / f"c{steps}", steps=steps, **allowed, **{name: value}) for steps in (1, 2)]
+    with pytest.raises(InputError, match=f"differ in: {name}"):
+        runs_by_steps([*plain, *other])
 
 
 def test_runs_with_the_same_steps_are_refused(tmp_path):
@@ -235,6 +248,44 @@ def test_a_foreign_file_is_not_overwritten(start, tmp_path, name):
     (tmp_path / name).write_text('{"mine": 1}')
     assert start("--model=MODELS/linear.keras", "--what=class_bias") == 2
     assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
+def test_an_analysis_is_kept_as_long_as_nothing_it_depends_on_changes(tmp_path):
+    model = tmp_path / "net.keras"
+    model.write_bytes(b"weights")
+    images = types.SimpleNamespace(fingerprint=lambda: "8 images")
+    config = AnalyzeConfig(model=str(model), what=("hessian",), epsilon=0.1, norm="linf")
+
+    def session(images, **changes):
+        return AnalysisSession(dataclasses.replace(config, **changes), {}, images, None, None)
+
+    def of(what="hessian", label="net", images=images, **changes):
+        return json.dumps(session(images, **changes).identity(what, label, str(model)), sort_keys=True)
+
+    other_images = types.SimpleNamespace(fingerprint=lambda: "9 images")
+    first = of()
+    for other in (
+        of(top=2), of(steps=3), of(seed=1), of(epsilon=0.2), of(norm="l2"), of(max_examples=8),
+        of(split="train"), of(batch_size=2), of(label="mine"), of(images=other_images),
+    ):  # fmt: skip
+        assert other != first
+    # Where it is written, and the flags of other analyses, change nothing.
+    assert of(output="elsewhere") == of(index=3) == of(space="pixels") == of(points=9) == first
+    assert of("decision_map", index=3) != of("decision_map") == of("decision_map", top=2)
+    model.write_bytes(b"others")
+    assert of() != first
+    assert model_digest("module:function") is None
+    assert session(images).identity("training_steps", "net", {1: str(model), 2: "module:function"}) is None
+
+
+def test_the_digest_of_a_folder_sees_all_of_its_files(tmp_path):
+    (tmp_path / "m" / "variables").mkdir(parents=True)
+    (tmp_path / "m" / "saved_model.pb").write_bytes(b"graph")
+    digests = {model_digest(str(tmp_path / "m"))}
+    for content in (b"one", b"two"):
+        (tmp_path / "m" / "variables" / "data").write_bytes(content)
+        digests.add(model_digest(str(tmp_path / "m")))
+    assert len(digests) == 3
 
 
 def test_models_with_equal_names_are_told_apart_by_their_paths():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from athe_tf import CosineDense, InputError
+from athe_tf import CosineDense, InputError, training
 from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
 from tests.small_runs import tiny_splits
@@ -95,3 +95,92 @@ def test_a_recipe_can_be_tried_on_a_part_of_the_images():
     assert len(build.make_splits(config(dataset="digits", max_train_examples=10**6)).train) == len(
         whole.train
     )
+
+
+def recorded(function, calls):
+    """A function that also keeps the arguments of its calls."""
+
+    def call(*arguments, **settings):
+        calls.append((arguments, settings))
+        return function(*arguments, **settings)
+
+    return call
+
+
+def test_every_setting_of_the_model_reaches_it(monkeypatch):
+    calls, splits = [], tiny_splits()
+    monkeypatch.setattr(build.models, "build", recorded(build.models.build, calls))
+    build.make_net(config(head="he", scale=7.0, weight_norm="project", activation="silu", seed=5), splits)
+    ((_, settings),) = calls
+    expected = {
+        "num_classes": 4, "head": "he", "input_shape": (8, 8, 1), "scale": 7.0, "weight_norm": "project",
+        "mean": splits.mean, "std": splits.std, "activation": "silu", "seed": 5,
+    }  # fmt: skip
+    assert settings == expected
+
+
+def test_every_setting_of_the_attack_reaches_it():
+    attack = build.make_attack(
+        config(epsilon=0.1, norm="l2", steps=3, step_size=0.02, start="gaussian", restarts=2, logit_scale="4")
+    )
+    assert (attack.epsilon, attack.threat.norm, attack.steps, attack.step_size) == (0.1, "l2", 3, 0.02)
+    assert (attack.start, attack.restarts, attack.logit_scale) == ("gaussian", 2, 4.0)
+    validation = build.make_validation_attack(
+        config(epsilon=0.1, norm="l2", validation_attack="pgd-7", steps=3)
+    )
+    assert (validation.epsilon, validation.threat.norm, validation.steps) == (0.1, "l2", 7)
+    assert build.make_attack(config(framework="standard")) is None
+
+
+def test_every_setting_of_the_optimizer_reaches_it():
+    """The rate is 0.5 in the first epoch of ten updates, and a fifth of that after the drop."""
+    settings = {"learning_rate": 0.5, "lr_drops": (1.0,), "lr_drop_factor": 0.2, "epochs": 3}
+    sgd = build.make_optimizer(config(momentum=0.7, nesterov=True, weight_decay=0.01, **settings), 10)
+    assert (sgd.momentum, sgd.nesterov, float(sgd.weight_decay)) == (0.7, True, 0.01)
+    sgd.build([keras.Variable([0.0])])
+    assert float(sgd.learning_rate) == pytest.approx(0.5)
+    sgd.iterations.assign(12)
+    assert float(sgd.learning_rate) == pytest.approx(0.1)
+    adam = build.make_optimizer(config(optimizer="adam", weight_decay=0.01, **settings), 10)
+    assert isinstance(adam, keras.optimizers.Adam) and float(adam.weight_decay) == 0.01
+
+
+def test_every_setting_of_the_epsilon_schedule_reaches_it():
+    """In updates: ten per epoch, a delay of 1 epoch, a rise over 2."""
+    risen = config(
+        epsilon=0.2,
+        epsilon_schedule="linear",
+        epsilon_min=0.1,
+        epsilon_warmup=2.0,
+        epsilon_delay=1.0,
+        epochs=8,
+    )
+    schedule = build.make_epsilon_schedule(risen, 10)
+    values = [float(schedule(tf.constant(step))) for step in (0, 10, 20, 30, 79)]
+    assert values == pytest.approx([0.1, 0.1, 0.15, 0.2, 0.2])
+    assert build.make_epsilon_schedule(config(), 10) is None
+
+
+def test_every_setting_of_the_framework_reaches_it(monkeypatch):
+    calls = []
+    made = training.get("trades")
+    monkeypatch.setattr(build.training, "get", lambda name: recorded(made, calls))
+    wanted = config(
+        framework="trades", beta=3.0, head="he", margin=0.15, label_smoothing=0.1, clip_norm=2.0, seed=9,
+        awp_gamma=0.01, awp_start=2.0, ema=0.9, batch_size=16, epochs=5, lr_drops=(3.0,),
+    )  # fmt: skip
+    trainer = build.make_trainer(wanted, tiny_splits())
+    (((net, attack), settings),) = calls
+    assert net is trainer.net and attack.steps == 10
+    assert {name: settings[name] for name in ("margin", "label_smoothing", "clip_norm", "seed", "beta")} == {
+        "margin": 0.15, "label_smoothing": 0.1, "clip_norm": 2.0, "seed": 9, "beta": 3.0
+    }  # fmt: skip
+    # 64 images in batches of 16 are four updates per epoch.
+    assert (settings["weight_perturbation"].gamma, settings["weight_perturbation"].start) == (0.01, 8)
+    assert settings["average"].decay == 0.9
+
+
+def test_an_epoch_of_batches_is_that_of_its_number():
+    splits, wanted = tiny_splits(), config(batch_size=16, seed=3, augmentation="none")
+    labels = [y.numpy().tolist() for _, y in splits.train.stream(16, seed=3, epochs=2)]
+    assert [y.numpy().tolist() for _, y in build.epoch_batches(wanted, splits, 1)] == labels[4:]

@@ -23,11 +23,24 @@ def test_nothing_is_lost_when_a_file_operation_fails_or_is_the_last(program, tmp
 
 def test_a_lost_file_is_noticed(tmp_path):
     """The harness itself: a result without one of its files is another result."""
-    (tmp_path / "one.json").write_text("{}")
-    (tmp_path / "two.json").write_text("{}")
-    expected = faults.result_of(tmp_path)
-    assert faults.difference(tmp_path, expected) is None
-    (tmp_path / "two.json").write_text('{"a": 1}')
-    assert "two.json" in faults.difference(tmp_path, expected)
-    (tmp_path / "one.json").write_text("{")
-    assert faults.broken_files(tmp_path) == ["one.json"]
+    # A folder of its own around it: the harness looks for temporary files there, and the folders of other
+    # tests, whose programs may still be writing, lie beside `tmp_path`.
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "one.json").write_text("{}")
+    (folder / "two.json").write_text("{}")
+    expected = faults.result_of(folder)
+    assert faults.difference(folder, expected) is None
+    (folder / "two.json").write_text('{"a": 1}')
+    assert "two.json" in faults.difference(folder, expected)
+    (folder / "two.json").unlink()
+    assert faults.difference(folder, expected) == "another result: two.json"
+    (folder / "one.json").write_text("{")
+    assert faults.broken_files(folder) == ["one.json"]
+
+
+@pytest.mark.parametrize("place", ["work/.athe_tf-x", ".athe_tf-x"])
+def test_a_temporary_file_that_is_left_is_noticed(place, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / place).write_text("")
+    assert faults.difference(tmp_path / "work", {}) == "temporary files are left: .athe_tf-x"

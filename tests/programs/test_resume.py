@@ -17,7 +17,7 @@ from athe_tf.programs.callbacks import BestKeeper
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run import train
-from athe_tf.programs.run_state import RunProgress, load_state, run_identity, save_state
+from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity, save_state
 from athe_tf.programs.train import action
 from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.training.options import FRAMEWORKS
@@ -315,12 +315,14 @@ def test_the_best_epoch_is_by_robust_accuracy_or_by_clean_accuracy_where_nothing
 def test_state_round_trips_every_variable(tmp_path):
     trainer = train_tiny(settings("trades", tmp_path / "run", epochs=1))
     save_state(tmp_path / "s.npz", trainer, RunProgress(epoch=3, step=2, best=0.5, history=[{"loss": 1.0}]))
-    kept = [np.asarray(v).copy() for v in (*trainer.variables, *trainer.optimizer.variables)]
-    for variable in trainer.net.trainable_variables:
-        variable.assign(np.zeros(variable.shape))
+    metrics = [variable for metric in trainer.metrics for variable in metric.variables]
+    everything = {id(v): v for v in (*trainer.variables, *trainer.optimizer.variables, *metrics)}.values()
+    kept = [np.asarray(v).copy() for v in everything]
+    for variable in everything:
+        variable.assign(np.asarray(variable) + np.ones([], np.asarray(variable).dtype))
     progress = load_state(tmp_path / "s.npz", trainer)
     assert (progress.epoch, progress.step, progress.best) == (3, 2, 0.5)
-    assert_equal_weights(kept, [np.asarray(v) for v in (*trainer.variables, *trainer.optimizer.variables)])
+    assert_equal_weights(kept, [np.asarray(v) for v in everything])
 
 
 @pytest.fixture(scope="module")
@@ -383,6 +385,23 @@ def test_an_initial_model_that_was_replaced_is_noticed(tmp_path):
     net.save(file)
     after = run_identity(config, tiny_splits())
     assert {name for name in before if before[name] != after[name]} == {"initial model"}
+
+
+STORED = {"version of athe_tf": "1", "training images": "64", "initial model": "abc"}
+
+
+def test_a_backup_is_resumed_only_with_what_it_was_made_with():
+    check_identity(STORED, dict(STORED), "run")
+    # The initial model is not needed any more; another one would be a mistake.
+    check_identity(STORED, {name: STORED[name] for name in STORED if name != "initial model"}, "run")
+    changes = ({"version of athe_tf": "2"}, {"training images": "63"}, {"initial model": "abd"})
+    for change in (*changes, {"validation images": "8"}):
+        ((name, value),) = change.items()
+        message = rf"{name}: {value} \(in the backup: {STORED.get(name, 'none')}\)"
+        with pytest.raises(InputError, match=message):
+            check_identity(STORED, STORED | change, "run")
+    with pytest.raises(InputError, match="differences on another worker"):
+        check_identity(STORED, dict(STORED), "run", stop=lambda changed: True)
 
 
 def test_a_backup_with_variables_of_other_names_or_types_is_refused(tmp_path):

@@ -83,6 +83,35 @@ def test_a_setting_that_only_one_run_has_is_named_in_both_rows(tmp_path):
     assert [row.label for row in found.rows] == ["trades + he (beta none)", "trades + he (beta 3)"]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"epsilon": "0.1"}, {"norm": "l2"}, {"dataset": "cifar10 (test)"}, {"examples": 100}]
+)
+def test_seeds_that_were_measured_in_another_way_are_not_averaged(changes, tmp_path):
+    two = [
+        ("a0", small_evaluation(0.5), TRADES),
+        ("a1", small_evaluation(0.6, **changes), {**TRADES, "seed": 1}),
+    ]
+    assert [row.seeds for row in compare(evaluations(tmp_path, *two)).rows] == [[0], [1]]
+
+
+def test_seeds_that_were_attacked_in_another_way_are_not_averaged(tmp_path):
+    other = small_evaluation(0.6)
+    other["attacks"][0]["settings"]["steps"] = 7
+    two = [("a0", small_evaluation(0.5), TRADES), ("a1", other, {**TRADES, "seed": 1})]
+    assert [row.seeds for row in compare(evaluations(tmp_path, *two)).rows] == [[0], [1]]
+
+
+def test_another_radius_is_said_once(tmp_path):
+    """Not again as a setting of every attack."""
+    other = small_evaluation(0.6, epsilon="0.1", norm="l2")
+    other["attacks"][0] |= {"epsilon": 0.1, "settings": {**other["attacks"][0]["settings"], "norm": "l2"}}
+    other["attacks"][0]["settings"]["epsilon"] = 0.1
+    found = compare(evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", other, PGD)))
+    assert [warning.split(":")[0] for warning in found.warnings] == [
+        "Not comparable, different epsilons", "Not comparable, different norms"
+    ]  # fmt: skip
+
+
 def test_the_same_seed_twice_is_not_averaged(tmp_path):
     found = compare(
         evaluations(tmp_path, ("a", small_evaluation(0.5), TRADES), ("b", small_evaluation(0.6), TRADES))

@@ -84,6 +84,9 @@ def test_histograms_show_shares_of_their_own_total():
     svg = histogram([0, 1, 2], [("few", [1, 3]), ("many", [30, 10])], "title", "x")
     heights = [float(box.get("height")) for box in elements(svg, "rect")]
     np.testing.assert_allclose(np.array(heights) / heights[1], [1 / 3, 1, 1, 1 / 3], atol=0.01)
+    svg = histogram([0, 1, 2], [("uneven", [1, 3]), ("even", [10, 10])], "title", "x")
+    heights = [float(box.get("height")) for box in elements(svg, "rect")]
+    np.testing.assert_allclose(np.array(heights) / heights[1], [1 / 3, 1, 2 / 3, 2 / 3], atol=0.01)
 
 
 def test_reliability_leaves_empty_bins_out():
@@ -125,6 +128,12 @@ def test_survivors_of_a_minimum_norm_attack():
     norms[norms > 0.4] = np.inf
     for at, share in survivors(norms, highest=0.3, points=7):
         assert share == pytest.approx((norms > at).mean())
+    # A perturbation as long as epsilon is within epsilon.
+    assert survivors([0.0, 0.25, 0.5, np.inf], highest=0.5, points=3) == [
+        (0.0, 0.75),
+        (0.25, 0.5),
+        (0.5, 0.25),
+    ]
 
 
 def test_differences_are_amplified_to_the_whole_range():

@@ -16,7 +16,7 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import schema_properties
 from athe_tf.report.comparison import compare
 from athe_tf.report.evaluation_page import render
-from athe_tf.report.reading import read_evaluation, schema
+from athe_tf.report.reading import read_evaluation, read_metrics, schema
 from athe_tf.report.sections import ORDER
 from athe_tf.report.writing import WRITTEN
 from athe_tf.results.file_format import checked
@@ -32,7 +32,6 @@ from tests.report_case import (
     write_analysis,
     write_evaluation,
 )
-from tests.small_runs import tiny_batch, tiny_net
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>|`*"
 
@@ -193,6 +192,25 @@ def test_an_unfinished_training_run_is_drawn(tmp_path):
     (run / "metrics.csv").write_text("epoch,loss,val_robust_accuracy\n1,2.5,0.3\n2,nan,\n3,oops")
     (run / "best.json").write_text('{"value": 0.3, "epoch": 1}')
     assert "is that of epoch 1." in Page(render(read_evaluation(run))).text
+
+
+def test_numbers_of_a_run_are_read_and_only_impossible_ones_are_gaps(tmp_path):
+    (tmp_path / "metrics.csv").write_text("epoch,loss,val_loss\n1,12.5,1e31\n2,-3,\nnan,1,1\n")
+    first, second = read_metrics(tmp_path)
+    assert (first["epoch"], first["loss"]) == (1, 12.5) and np.isnan(first["val_loss"])
+    assert second == {"epoch": 2, "loss": -3}
+
+
+@pytest.mark.parametrize(
+    "name, value", [("clean", 1.01), ("adversarial", -0.01), ("norm", -1), ("norm", np.nan)]
+)
+def test_examples_outside_of_the_unit_interval_are_refused(name, value, tmp_path):
+    folder = write_evaluation(tmp_path / "run", small_evaluation())
+    examples = example_images()
+    examples[name].flat[3] = value
+    np.savez(folder / "examples.npz", **examples)
+    with pytest.raises(athe_tf.InputError, match=f"are not adversarial examples.*in `{name}`"):
+        read_evaluation(folder)
 
 
 def test_the_model_card_says_what_the_page_says(written):
@@ -465,17 +483,23 @@ def test_a_dictionary_is_checked_like_a_file():
 
 def test_what_an_evaluation_returns_can_be_shown(tmp_path):
     """A real evaluation fits the schema, and its page is the same before and after it was saved."""
-    images, labels = tiny_batch(24)
+    # The only test here that needs TensorFlow. Sanity checks and cascades, which take long, are held against
+    # the schema where they are tested.
+    from tests.small_runs import tiny_batch, tiny_net
+
     result = athe_tf.evaluate(
         tiny_net(),
-        (images, labels),
-        attacks=["fgsm", "deepfool-3", "autoattack-smoke"],
+        tiny_batch(6),
+        attacks=["fgsm", "deepfool-3"],
         epsilon=0.1,
+        checks=False,
         options=EvaluationOptions(epsilons=[0.05], corruptions="generated", verify_with=["cleverhans"]),
     )
+    result.checks = full_evaluation()["checks"]
     page = render(result)
     sections = set(Page(page).sections())
     assert {"attacks", "curve", "classes", "angles", "calibration", "settings", "sanity"} <= sections
+    assert {"corruptions", "verification"} <= sections
     check_schema(json.loads(result.to_json()), schema("evaluation"))
     result.save(tmp_path)
     assert render(read_evaluation(tmp_path)) == page

@@ -52,6 +52,15 @@ def test_the_copy_for_converters_computes_the_same_logits(head):
     assert not any(isinstance(layer, keras.layers.Normalization) for layer in convertible(net).layers)
 
 
+def test_a_normalization_that_was_adapted_is_converted():
+    """Its mean and variance are weights, which the copy does not have."""
+    normalize = keras.layers.Normalization()
+    normalize.adapt(X)
+    layers = [keras.Input(X.shape[1:]), normalize, keras.layers.Flatten(), keras.layers.Dense(3)]
+    net = keras.Sequential(layers)
+    np.testing.assert_allclose(convertible(net)(X), net(X), atol=1e-4)
+
+
 def test_the_members_of_an_ensemble_keep_their_weights():
     members = [small_net("he"), small_net("mhe")]
     members[1].get_layer("head").kernel.assign(-members[1].get_layer("head").kernel)

@@ -120,3 +120,32 @@ def test_the_mode_of_a_new_file_follows_the_umask_which_stays_as_it_is(tmp_path,
         assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
     finally:
         os.umask(before)
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_folder_afterwards(tmp_path, monkeypatch):
+    """After a power failure, a name without its content would be worse than the old file."""
+    (tmp_path / "a.txt").write_text("old")
+    calls = []
+    replace, sync = os.replace, files.sync
+
+    def replaced(source, target):
+        assert files.pathlib.Path(source).read_text() == "new" and target.read_text() == "old"
+        calls.append("replace")
+        replace(source, target)
+
+    def synced(path):
+        calls.append("folder" if path == tmp_path else "file")
+        sync(path)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(files, "sync", synced)
+    write_text(tmp_path / "a.txt", "new")
+    assert calls == ["file", "replace", "folder"] and (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    calls, sync, replace = [], files.sync, os.replace
+    monkeypatch.setattr(files, "sync", lambda path: calls.append(path.name) or sync(path))
+    monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
+    write_folder(tmp_path / "a", "text")
+    assert calls == ["inside", "file", f"{NEW_FOLDER}a", "replace", tmp_path.name]

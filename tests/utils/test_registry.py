@@ -55,3 +55,9 @@ def test_other_names_are_no_import_paths(name):
         REGISTRY.check(name)
     with pytest.raises(InputError, match="Expected `module:Name` for the parser"):
         import_object(name, "parser")
+
+
+def test_a_registry_can_be_closed_to_other_modules():
+    closed = Registry("parser", "athe_tf.utils", {"number": "number_format:parse_number"}, extensible=False)
+    with pytest.raises(InputError, match="Unknown parser 'math:sqrt'"):
+        closed.check("math:sqrt")
