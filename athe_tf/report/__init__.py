@@ -4,7 +4,7 @@
 | file | content |
 |---|---|
 | `reading.py`, `schemas/` | a saved evaluation with its training run; the published schemas |
-| `evaluation_page.py`, `sections/` | the page of one evaluation and its sections |
+| `evaluation_page.py`, `attack_sections.py`, `model_sections.py` | the page of one evaluation |
 | `comparison.py`, `comparison_page.py` | several evaluations side by side |
 | `model_card.py`, `robustbench.py` | the files that go with a model |
 | `writing.py` | writes all of these to disk |

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
-from athe_tf.drawing.markup import Markup, join, table, tag
-from athe_tf.drawing.page import Section, alert, page, paragraph, side_by_side
+from athe_tf.drawing.markup import Markup, Section, alert, join, page, side_by_side, table, tag
 from athe_tf.drawing.plot import share_axis
+from athe_tf.report.attack_sections import epsilon_axis, worst_case
 from athe_tf.report.comparison import CLEAN, WORST, Cell, Comparison, Row, origin, varying_settings
 from athe_tf.report.format import NOTHING, interval_text, plural, points, value_text
-from athe_tf.report.sections.curve import epsilon_axis, worst_case
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -64,7 +63,7 @@ def accuracy(comparison: Comparison) -> Section:
     notes = ["Small print: 95 % interval of a single model, or standard deviation over seeds."]
     if not comparison.warnings and len(comparison.rows) > 1:
         notes.append("Bold: the highest of a column.")
-    return Section("Accuracy", "accuracy", grid, paragraph(" ".join(notes)))
+    return Section("Accuracy", "accuracy", grid, tag("p", " ".join(notes)))
 
 
 def _cell(comparison: Comparison, row: Row, column: str) -> Markup:

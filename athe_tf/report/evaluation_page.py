@@ -1,12 +1,31 @@
 """The report of one evaluation as a page."""
 
-from athe_tf.drawing.markup import Markup, tag
-from athe_tf.drawing.page import alert, key_figures, page
+from collections.abc import Callable
+
+from athe_tf.drawing.markup import Markup, Section, alert, key_figures, page, tag
+from athe_tf.report import attack_sections, model_sections
 from athe_tf.report.format import duration, interval_text, percent, sentence, threat_line
 from athe_tf.report.reading import SavedEvaluation, as_saved
-from athe_tf.report.sections import sections_of
-from athe_tf.report.sections.sanity import tally
 from athe_tf.results.result import Result
+from athe_tf.results.text_table import tally
+
+#: The sections in order: the anchor, the title, and the function that makes the content.
+ORDER: dict[str, tuple[str, Callable[[SavedEvaluation], list[Markup]]]] = {
+    "attacks": ("Accuracy by attack", attack_sections.attacks),
+    "conversion": ("The file and its parent", attack_sections.conversion),
+    "curve": ("Accuracy over epsilon", attack_sections.curve),
+    "sanity": ("Sanity checks", model_sections.sanity),
+    "images": ("Adversarial examples", model_sections.images),
+    "classes": ("Classes", attack_sections.classes),
+    "angles": ("Angles", model_sections.angles),
+    "calibration": ("Calibration", model_sections.calibration),
+    "corruptions": ("Corruptions", attack_sections.corruptions),
+    "transfer": ("Transfer", attack_sections.transfer),
+    "verification": ("Cross-examination", attack_sections.verification),
+    "analyses": ("Analyses", model_sections.analyses),
+    "training": ("Training", model_sections.training),
+    "settings": ("Settings", model_sections.settings),
+}
 
 
 def render(evaluation, examples: dict | None = None) -> str:
@@ -24,7 +43,9 @@ def render(evaluation, examples: dict | None = None) -> str:
     """
     saved = as_saved(evaluation, examples)
     title = f"{saved.result.model} on {saved.result.dataset}"
-    return page(title, opening(saved), sections_of(saved))
+    made = [(heading, anchor, content(saved)) for anchor, (heading, content) in ORDER.items()]
+    sections = [Section(heading, anchor, *parts) for heading, anchor, parts in made if parts]
+    return page(title, opening(saved), sections)
 
 
 def opening(evaluation: SavedEvaluation) -> list[Markup]:
