@@ -4,22 +4,14 @@ The types are the only home of the format: `evaluation_schema` makes the schema 
 
     python -m athe_tf.results.file_format > athe_tf/report/schemas/evaluation.schema.json
 """
+# ruff: noqa: UP013
 
 import functools
 import inspect
 import json
 import types
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    TypedDict,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+import typing
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from athe_tf.results.json_files import check_schema, check_version
 from athe_tf.results.settings import settings_schema
@@ -63,188 +55,100 @@ Flags = Annotated[dict[str, Bits], "one text per attack"]
 Status = Annotated[Literal["passed", "failed", "not run"], "'passed', 'failed' or 'not run'"]
 
 
-class Warned(TypedDict):
-    """A warning, with an 'id' that stays the same when its 'text' changes."""
+# Objects in the functional form, which is short: a name, its keys, and the description in the schema.
+Warned = TypedDict("Warned", {"id": Text, "text": Text})
+Warned.__doc__ = "A warning, with an 'id' that stays the same when its 'text' changes."
 
-    id: Text
-    text: Text
+ThreatModel = TypedDict("ThreatModel", {
+    "norm": Text, "epsilon": Number,
+    "worst_case_accuracy": NotRequired[Share], "worst_case_interval": NotRequired[Interval],
+})  # fmt: skip
+ThreatModel.__doc__ = "A threat model, with 'norm' and 'epsilon'; its worst case if there are several."
 
+ModelRole = TypedDict("ModelRole", {"name": Text, "kind": NotRequired[Text], "digest": NotRequired[Text]})
+ModelRole.__doc__ = "The model that judges images, or the one that attacks take gradients from."
 
-class ThreatModel(TypedDict):
-    """A threat model, with 'norm' and 'epsilon'; its worst case if there are several."""
+Randomized = TypedDict("Randomized", {
+    "passes": Positive, "needed": Positive, "mean_accuracy": NotRequired[Share],
+    "majority_accuracy": NotRequired[Share], "lower_bound": NotRequired[Share],
+})  # fmt: skip
+Randomized.__doc__ = (
+    "How a randomized model was judged: an image is broken if 'needed' of 'passes' passes are wrong."
+)
 
-    norm: Text
-    epsilon: Number
-    worst_case_accuracy: NotRequired[Share]
-    worst_case_interval: NotRequired[Interval]
+Requirement = TypedDict("Requirement", {
+    "requirement": Text, "measured": NotRequired[OptionalShare], "met": Truth, "detail": NotRequired[Text],
+})  # fmt: skip
+Requirement.__doc__ = "A requirement that was declared before the evaluation, and its outcome."
 
+ProvedBits = Annotated[str, {"pattern": "^[01?]*$"}, "one 0, 1 or ? per image"]
+Verified = TypedDict("Verified", {"tool": Text, "norm": Text, "epsilon": Number, "flags": ProvedBits})
+Verified.__doc__ = "What a verifier proved: per image 1 (robust), 0 (not robust) or ? (unknown)."
 
-class ModelRole(TypedDict):
-    """The model that judges images, or the one that attacks take gradients from."""
+PassesPerImage = TypedDict("PassesPerImage", {"forward": Seconds, "backward": Seconds})
+PassesPerImage.__doc__ = "Forward and backward passes, averaged over the images."
 
-    name: Text
-    kind: NotRequired[Text]
-    digest: NotRequired[Text]
+EightBitCounts = TypedDict("EightBitCounts", {"tested": Count, "still_adversarial": Count})
+EightBitCounts.__doc__ = "How many adversarial examples were rounded to 8 bits, and are still adversarial."
 
+EightBit = TypedDict("EightBit", {
+    "tested": Positive, "still_adversarial": Count, "accuracy": Share, "interval": Interval,
+    "flags": NotRequired[Flags],
+})  # fmt: skip
+EightBit.__doc__ = "The worst case if adversarial examples are rounded to 8 bits."
 
-class Randomized(TypedDict):
-    """How a randomized model was judged: an image is broken if 'needed' of 'passes' passes are wrong."""
+Stage = TypedDict("Stage", {"name": Text, "accuracy": Share, "seconds": Seconds})
+Stage.__doc__ = "A stage of a cascade."
 
-    passes: Positive
-    needed: Positive
-    mean_accuracy: NotRequired[Share]
-    majority_accuracy: NotRequired[Share]
-    lower_bound: NotRequired[Share]
-
-
-class Requirement(TypedDict):
-    """A requirement that was declared before the evaluation, and its outcome."""
-
-    requirement: Text
-    measured: NotRequired[OptionalShare]
-    met: Truth
-    detail: NotRequired[Text]
-
-
-class Verified(TypedDict):
-    """What a verifier proved: per image 1 (robust), 0 (not robust) or ? (unknown)."""
-
-    tool: Text
-    norm: Text
-    epsilon: Number
-    flags: Annotated[str, {"pattern": "^[01?]*$"}, "one 0, 1 or ? per image"]
-
-
-class PassesPerImage(TypedDict):
-    """Forward and backward passes, averaged over the images."""
-
-    forward: Seconds
-    backward: Seconds
-
-
-class EightBitCounts(TypedDict):
-    """How many adversarial examples were rounded to 8 bits, and are still adversarial."""
-
-    tested: Count
-    still_adversarial: Count
-
-
-class EightBit(TypedDict):
-    """The worst case if adversarial examples are rounded to 8 bits."""
-
-    tested: Positive
-    still_adversarial: Count
-    accuracy: Share
-    interval: Interval
-    flags: NotRequired[Flags]
-
-
-class Stage(TypedDict):
-    """A stage of a cascade."""
-
-    name: Text
-    accuracy: Share
-    seconds: Seconds
-
-
-class AttackEntry(TypedDict):
-    """An object that describes an attack."""
-
-    name: Text
-    not_run: NotRequired[Text]
-    accuracy: NotRequired[Share]
-    interval: NotRequired[Interval]
-    examples: NotRequired[Count]
-    seconds: NotRequired[Seconds]
-    queries: NotRequired[Count]
-    gradients: NotRequired[Count]
-    passes_per_image: NotRequired[PassesPerImage]
-    source_queries: NotRequired[Count]
-    source_gradients: NotRequired[Count]
-    nonfinite_gradients: NotRequired[Count]
-    median_norm: NotRequired[OptionalLength]
-    eight_bit: NotRequired[EightBitCounts]
-    epsilon: NotRequired[Length]
-    norm: NotRequired[Text]
-    settings: NotRequired[Free]
-    in_worst_case: NotRequired[Truth]
-    remarks: NotRequired[Texts]
-    stages: NotRequired[Annotated[list[Stage], "a list of stages"]]
-    norms: NotRequired[Annotated[list[OptionalLength], "a list of numbers"]]
-    broken_passes: NotRequired[Counts]
-
+AttackEntry = TypedDict("AttackEntry", {
+    "name": Text, "not_run": NotRequired[Text], "accuracy": NotRequired[Share],
+    "interval": NotRequired[Interval], "examples": NotRequired[Count], "seconds": NotRequired[Seconds],
+    "queries": NotRequired[Count], "gradients": NotRequired[Count],
+    "passes_per_image": NotRequired[PassesPerImage], "source_queries": NotRequired[Count],
+    "source_gradients": NotRequired[Count], "nonfinite_gradients": NotRequired[Count],
+    "median_norm": NotRequired[OptionalLength], "eight_bit": NotRequired[EightBitCounts],
+    "epsilon": NotRequired[Length], "norm": NotRequired[Text], "settings": NotRequired[Free],
+    "in_worst_case": NotRequired[Truth], "remarks": NotRequired[Texts],
+    "stages": NotRequired[Annotated[list[Stage], "a list of stages"]],
+    "norms": NotRequired[Annotated[list[OptionalLength], "a list of numbers"]],
+    "broken_passes": NotRequired[Counts],
+})  # fmt: skip
+AttackEntry.__doc__ = "An object that describes an attack."
 
 #: An attack that was run has numbers, any other has a reason.
-Attack = Annotated[
-    AttackEntry,
-    {
-        "if": {"required": ["not_run"]},
-        "then": {"properties": {"accuracy": False}},
-        "else": {
-            "required": [
-                "accuracy", "interval", "examples", "seconds", "queries", "gradients", "nonfinite_gradients",
-                "median_norm", "settings", "in_worst_case",
-            ]
-        },
-    },
-]  # fmt: skip
+Attack = Annotated[AttackEntry, {
+    "if": {"required": ["not_run"]}, "then": {"properties": {"accuracy": False}},
+    "else": {"required": [
+        "accuracy", "interval", "examples", "seconds", "queries", "gradients", "nonfinite_gradients",
+        "median_norm", "settings", "in_worst_case",
+    ]},
+}]  # fmt: skip
 
+PerClass = TypedDict("PerClass", {"clean": Shares, "worst_case": Shares, "count": Counts})
+PerClass.__doc__ = "An object with one value per class."
 
-class PerClass(TypedDict):
-    """An object with one value per class."""
+CurvePoint = TypedDict("CurvePoint", {"epsilon": Length, "accuracy": Share, "interval": Interval})
+CurvePoint.__doc__ = "A point of the curve."
 
-    clean: Shares
-    worst_case: Shares
-    count: Counts
+Check = TypedDict("Check", {"name": Text, "status": Status, "detail": Text, "numbers": NotRequired[Free]})
+Check.__doc__ = "A sanity check."
 
+Bin = TypedDict("Bin", {"confidence": OptionalShare, "accuracy": OptionalShare, "count": Count})
+Bin.__doc__ = "A bin of a reliability diagram."
 
-class CurvePoint(TypedDict):
-    """A point of the curve."""
+Reliability = TypedDict("Reliability", {
+    "ece": OptionalShare, "bins": Annotated[list[Bin], "a list of bins"], "attack": NotRequired[Text],
+    "examples": NotRequired[Count],
+})  # fmt: skip
+Reliability.__doc__ = "An object with 'ece' and 'bins'."
 
-    epsilon: Length
-    accuracy: Share
-    interval: Interval
+Calibration = TypedDict(
+    "Calibration", {"clean": NotRequired[Reliability], "adversarial": NotRequired[Reliability]}
+)
+Calibration.__doc__ = "An object with 'clean' and 'adversarial'."
 
-
-class Check(TypedDict):
-    """A sanity check."""
-
-    name: Text
-    status: Status
-    detail: Text
-    numbers: NotRequired[Free]
-
-
-class Bin(TypedDict):
-    """A bin of a reliability diagram."""
-
-    confidence: OptionalShare
-    accuracy: OptionalShare
-    count: Count
-
-
-class Reliability(TypedDict):
-    """An object with 'ece' and 'bins'."""
-
-    ece: OptionalShare
-    bins: Annotated[list[Bin], "a list of bins"]
-    attack: NotRequired[Text]
-    examples: NotRequired[Count]
-
-
-class Calibration(TypedDict):
-    """An object with 'clean' and 'adversarial'."""
-
-    clean: NotRequired[Reliability]
-    adversarial: NotRequired[Reliability]
-
-
-class AngleCounts(TypedDict):
-    """An object with two histograms."""
-
-    true: Counts
-    nearest_wrong: Counts
-    attack: NotRequired[Text]
+AngleCounts = TypedDict("AngleCounts", {"true": Counts, "nearest_wrong": Counts, "attack": NotRequired[Text]})
+AngleCounts.__doc__ = "An object with two histograms."
 
 
 class Angles(AngleCounts):
@@ -254,59 +158,35 @@ class Angles(AngleCounts):
     adversarial: NotRequired[AngleCounts]
 
 
-class Corruptions(TypedDict):
-    """An object with accuracies under corruptions."""
+Corruptions = TypedDict("Corruptions", {
+    "generated": NotRequired[Truth], "source": NotRequired[Text], "protocol": NotRequired[Text],
+    "examples": NotRequired[Count], "severities": Counts,
+    "accuracy": Annotated[dict[str, Shares], "an object with one list per corruption"],
+    "groups": NotRequired[Annotated[dict[str, OptionalShare], "an object with one number per group"]],
+    "mca": NotRequired[Share], "mean_error": NotRequired[Share], "mce": NotRequired[Length],
+    "remarks": NotRequired[Texts],
+})  # fmt: skip
+Corruptions.__doc__ = "An object with accuracies under corruptions."
 
-    generated: NotRequired[Truth]
-    source: NotRequired[Text]
-    protocol: NotRequired[Text]
-    examples: NotRequired[Count]
-    severities: Counts
-    accuracy: Annotated[dict[str, Shares], "an object with one list per corruption"]
-    groups: NotRequired[Annotated[dict[str, OptionalShare], "an object with one number per group"]]
-    mca: NotRequired[Share]
-    mean_error: NotRequired[Share]
-    mce: NotRequired[Length]
-    remarks: NotRequired[Texts]
+_CrossCheck = TypedDict("_CrossCheck", {
+    "tool": Text, "attack": Text, "ours": NotRequired[Share], "theirs": NotRequired[Share],
+    "difference": NotRequired[Difference], "not_run": NotRequired[Text],
+})  # fmt: skip
+_CrossCheck.__doc__ = "A comparison with another package."
+_UNLESS_NOT_RUN = {"if": {"required": ["not_run"]}, "else": {"required": ["ours", "theirs", "difference"]}}
+CrossCheck = Annotated[_CrossCheck, _UNLESS_NOT_RUN]
 
+Conversion = TypedDict("Conversion", {
+    "parent": Text, "clean_accuracy": Share, "worst_case_accuracy": Share, "attacks": Texts,
+    "same_predictions": Share, "mean_difference": Length, "largest_difference": Length,
+})  # fmt: skip
+Conversion.__doc__ = "An object that compares a file with the model that it was made of."
 
-class _CrossCheck(TypedDict):
-    """A comparison with another package."""
-
-    tool: Text
-    attack: Text
-    ours: NotRequired[Share]
-    theirs: NotRequired[Share]
-    difference: NotRequired[Difference]
-    not_run: NotRequired[Text]
-
-
-CrossCheck = Annotated[
-    _CrossCheck,
-    {"if": {"required": ["not_run"]}, "else": {"required": ["ours", "theirs", "difference"]}},
-]
-
-
-class Conversion(TypedDict):
-    """An object that compares a file with the model that it was made of."""
-
-    parent: Text
-    clean_accuracy: Share
-    worst_case_accuracy: Share
-    attacks: Texts
-    same_predictions: Share
-    mean_difference: Length
-    largest_difference: Length
-
-
-class Transfer(TypedDict):
-    """An object with a transfer matrix."""
-
-    sources: Texts
-    targets: Texts
-    attack: NotRequired[Text]
-    clean: NotRequired[Shares]
-    accuracy: Annotated[list[Shares], "a list of rows"]
+Transfer = TypedDict("Transfer", {
+    "sources": Texts, "targets": Texts, "attack": NotRequired[Text], "clean": NotRequired[Shares],
+    "accuracy": Annotated[list[Shares], "a list of rows"],
+})  # fmt: skip
+Transfer.__doc__ = "An object with a transfer matrix."
 
 
 class EvaluationFile(TypedDict):
@@ -379,7 +259,7 @@ _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", types
 
 def _schema(hint: Any, parts: dict[str, dict]) -> dict:
     """The schema of a type; schemas of objects are added to `parts`."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is NotRequired:
         return _schema(arguments[0], parts)
     if origin is Annotated:
@@ -396,7 +276,7 @@ def _schema(hint: Any, parts: dict[str, dict]) -> dict:
         return {"const": arguments[0]} if len(arguments) == 1 else {"enum": list(arguments)}
     if origin is types.UnionType:
         return {"type": [_KINDS[kind] for kind in arguments]}
-    if is_typeddict(hint):
+    if typing.is_typeddict(hint):
         name = hint.__name__.strip("_")
         parts[name] = _object(hint, parts)
         return {"$ref": f"#/$defs/{name}"}
@@ -404,7 +284,7 @@ def _schema(hint: Any, parts: dict[str, dict]) -> dict:
 
 
 def _object(hint: Any, parts: dict[str, dict]) -> dict:
-    hints = get_type_hints(hint, include_extras=True)
+    hints = typing.get_type_hints(hint, include_extras=True)
     meaning = inspect.getdoc(hint).removesuffix(".")  # type: ignore[union-attr]
     return {
         "description": meaning[0].lower() + meaning[1:],
