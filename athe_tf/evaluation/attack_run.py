@@ -40,7 +40,9 @@ class AttackRunner:
         settings = attack.settings() | ({"images": limit} if limit < count else {})
         settings |= {} if self.max_passes is None else {"max_passes": self.max_passes}
         rows = self.shard.rows(limit)
-        finished = self._read(planned.label, attack, settings, rows)
+        finished: FinishedAttack | None = None
+        if self.state is not None:
+            finished = self.state.load(planned.label, settings, self._before(attack, rows))
         if finished is None:
             finished = self._run(planned, limit, rows, (number, attacks))
             if isinstance(self.state, StateFolder):
@@ -50,12 +52,6 @@ class AttackRunner:
         if not len(rows):
             return AttackOutcome(planned.label, None, not_run="this shard has none of its images.")
         return self._outcome(planned, limit, settings, finished)
-
-    def _read(self, label: str, attack: Attack, settings: dict, rows: np.ndarray) -> FinishedAttack | None:
-        """What is known from before; `None` without a state."""
-        if self.state is None:
-            return None
-        return self.state.load(label, settings, self._before(attack, rows))
 
     def _before(self, attack: Attack, rows: np.ndarray) -> AttackResult:
         """The result before an attack, without images."""
@@ -129,11 +125,5 @@ def _accuracy_after_stages(result: AttackResult) -> list[dict]:
     """The accuracy after each attack of a cascade; empty for a single attack."""
     if len(result.stages) < 2:
         return []
-    return [
-        {
-            "name": stage.name,
-            "accuracy": float(result.robust_after(stage).mean()),
-            "seconds": round(stage.seconds, 2),
-        }
-        for stage in result.stages
-    ]
+    found = [(one.name, float(result.robust_after(one).mean()), one.seconds) for one in result.stages]
+    return [{"name": name, "accuracy": share, "seconds": round(time, 2)} for name, share, time in found]

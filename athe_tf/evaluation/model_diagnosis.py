@@ -1,10 +1,11 @@
-"""What must be known about a model before its robustness is believed."""
+"""What a model predicts for clean images, and what must be known before its robustness is believed."""
 
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.model_checks import (
     PROBABILITIES,
     deterministic_logits,
@@ -12,17 +13,71 @@ from athe_tf.attacks.engine.model_checks import (
     saturated_share,
     scale_warnings,
 )
+from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.clean import CleanPredictions
+from athe_tf.evaluation.measures import confidences
 from athe_tf.results.intervals import wilson_interval
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.images_and_labels import check_classes
 
-# Images that are tested.
-IMAGES = 200
+# Images that are tested, and those whose logits are kept, for warnings and for angles.
+IMAGES, KEPT = 200, 1000
 # The smallest normal float32: its logarithm is finite.
 SMALLEST = float(np.finfo(np.float32).tiny)
 # Another range of inputs must be better by this much, and by more than chance explains.
 CLEARLY_BETTER = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanPredictions:
+    """What a model predicts for clean images.
+
+    Attributes:
+        correct: Whether each image is classified correctly.
+        confidence: The largest probability of each image.
+        logits: Logits of the first images.
+    """
+
+    correct: np.ndarray
+    confidence: np.ndarray
+    logits: np.ndarray
+
+
+def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> CleanPredictions:
+    """Makes one pass over all images, and keeps two values per image and the logits of the first ones."""
+    correct, confidence, kept = [], [], []
+    for start, logits in _logits(victim, images, batch_size):
+        values = np.asarray(logits)
+        _check_shape(victim, values, len(images[start : start + batch_size]), labels)
+        correct.append(~misclassified(logits, labels[start : start + batch_size]).numpy())
+        confidence.append(confidences(values))
+        if start < KEPT:
+            kept.append(values)
+    return CleanPredictions(np.concatenate(correct), np.concatenate(confidence), np.concatenate(kept)[:KEPT])
+
+
+def _logits(victim: Victim, images, batch_size: int):
+    try:
+        yield from clean_logits(victim, images, batch_size)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The model '{victim.name}' cannot be called with images of shape {images.shape[1:]}: "
+            f"{first_line(error)}. Use the data set that it was trained on, with images of the same size."
+        ) from error
+
+
+def _check_shape(victim: Victim, logits: np.ndarray, count: int, labels) -> None:
+    check(
+        logits.ndim == 2 and len(logits) == count,
+        f"A model must return one row of logits per image. Expected: shape=({count}, classes). "
+        f"Received: shape={logits.shape} from '{victim.name}'.",
+    )
+    if victim.num_classes is None:  # the first batch of a callable shows it
+        victim.num_classes = int(logits.shape[-1])
+    remedy = f"Use the data set that '{victim.name}' was trained on."
+    check_classes(np.asarray(labels), victim.num_classes, remedy=remedy)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,7 @@ import athe_tf
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation import sanity
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.sanity import CHECKS, run_checks
-from athe_tf.evaluation.sanity_probe import SanityProbe
+from athe_tf.evaluation.sanity import CHECKS, SanityProbe, run_checks
 from athe_tf.results.result import AttackOutcome
 from tests.linear_case import grey_images, linear_model, predictions, radii
 
