@@ -8,8 +8,7 @@ from typing import Any
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation import measures
 from athe_tf.evaluation.adversarial_examples import choose_examples
-from athe_tf.evaluation.attack_plan import PlannedAttack, make_plan
-from athe_tf.evaluation.attack_run import AttackRunner
+from athe_tf.evaluation.attack_run import AttackRunner, PlannedAttack, make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
 from athe_tf.evaluation.inputs import EvaluationInputs, read_images
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities

@@ -6,22 +6,58 @@ The types are the only home of the format: `evaluation_schema` makes the schema 
 """
 # ruff: noqa: UP013
 
+import dataclasses
 import functools
 import inspect
 import json
 import types
 import typing
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from athe_tf.results.json_files import check_schema, check_version
-from athe_tf.results.settings import settings_schema
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.options import json_schema, option
 
 #: The version of `evaluation.json` that is written.
 FORMAT = 3
 AGAIN = "Run the evaluation again."
 # The id of warnings of older formats, which have none.
 UNNAMED = "unnamed"
+#: Packages that can repeat our attacks with independent code.
+PEERS = ("art", "cleverhans", "foolbox")
+
+
+@dataclasses.dataclass(frozen=True)
+class LessCommonOptions:
+    """What `EvaluationOptions` and `bin/evaluate` have in common; recorded in the result if chosen.
+
+    An option that is added here is an argument of the one, a flag of the other, an entry of `settings` in
+    `evaluation.json` if it was chosen, and a property in its schema.
+    """
+
+    epsilons: Sequence[float] = option((), "Further radii for every attack, for a curve.", after="epsilon")
+    verify_with: Sequence[str] = option((), f"Repeat FGSM and PGD-20 with: {', '.join(PEERS)}.")
+    corruptions: str | None = option(
+        None,
+        "Also measure common corruptions: generated, folder:PATH with the genuine .npy or JPEG files, or a "
+        "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
+    )
+    corruption_resize: int | None = option(
+        None, "Resize JPEG files of ImageNet-C to this before the crop; 256 in the HE paper's code.", above=0
+    )
+    margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]", least=0)
+    logit_scale: str | float = option(
+        "model", "Scale of hypersphere logits for attacks that depend on it: model, or a number."
+    )
+    probabilities: bool = option(False, "Attack the logarithms of a softmax that cannot be removed.")
+    max_passes: int | None = option(
+        None,
+        "Stop each attack on an image after this many forward and backward passes.",
+        above=0,
+        after="max_examples",
+    )
+
 
 # A type, what else must hold, and how messages call it: "expected ..., received ...".
 _COUNT, _LENGTH, _SHARE = ({"minimum": 0, "maximum": most} for most in (1e15, 1e6, 1))
@@ -44,7 +80,10 @@ Difference = Annotated[float, {"minimum": -1, "maximum": 1}, "a number from -1 t
 Edge = Annotated[float, {"minimum": -1e6, "maximum": 1e6}, "a number"]
 Truth = Annotated[bool, "true or false"]
 Free = Annotated[dict[str, Any], "an object"]
-Settings = Annotated[dict[str, Any], {"properties": settings_schema()}, "an object"]
+_RECORDED = {
+    one.name: json_schema(LessCommonOptions, one.name) for one in dataclasses.fields(LessCommonOptions)
+}
+Settings = Annotated[dict[str, Any], {"properties": _RECORDED}, "an object"]
 Digest = Annotated[
     str,
     {"pattern": "^[0-9a-f]{64}$"},
@@ -189,50 +228,34 @@ Transfer = TypedDict("Transfer", {
 Transfer.__doc__ = "An object with a transfer matrix."
 
 
-class EvaluationFile(TypedDict):
-    """An object that says what an evaluation found; keys that do not apply are absent."""
-
-    format: Annotated[Literal[3], "the version of this format"]
-    model: Text
-    dataset: Text
-    examples: Count
-    epsilon: Number
-    norm: Text
-    seed: Seed
-    verdict: Text
-    clean_accuracy: Share
-    clean_interval: Interval
-    worst_case_accuracy: Share
-    worst_case_interval: Interval
-    attacks: Annotated[list[Attack], "a list of attacks"]
-    warnings: Annotated[list[Warned], "a list of warnings"]
-    versions: Free
-    threat_models: Annotated[list[ThreatModel], {"minItems": 1}, "a list of threat models"]
-    protocol: NotRequired[Text]
-    command: NotRequired[Text]
-    settings: NotRequired[Settings]
-    run: NotRequired[Annotated[str, "the folder of the training run, relative to the folder of this file"]]
-    run_digest: NotRequired[Digest]
-    images_fingerprint: NotRequired[Text]
-    classes: NotRequired[Count]
-    class_names: NotRequired[Texts]
-    labels: NotRequired[Counts]
-    flags: NotRequired[Flags]
-    per_class: NotRequired[PerClass]
-    eight_bit: NotRequired[EightBit]
-    judge: NotRequired[ModelRole]
-    gradient_source: NotRequired[ModelRole]
-    randomized: NotRequired[Randomized]
-    requirements: NotRequired[Annotated[list[Requirement], "a list of requirements"]]
-    verified: NotRequired[Annotated[list[Verified], "a list of verified verdicts"]]
-    conversion: NotRequired[Conversion]
-    curve: NotRequired[Annotated[list[CurvePoint], "a list of points"]]
-    checks: NotRequired[Annotated[list[Check], "a list of sanity checks"]]
-    calibration: NotRequired[Calibration]
-    angles: NotRequired[Angles]
-    corruptions: NotRequired[Corruptions]
-    verify: NotRequired[Annotated[list[CrossCheck], "a list of comparisons"]]
-    transfer: NotRequired[Transfer]
+_RUN = "the folder of the training run, relative to the folder of this file"
+EvaluationFile = TypedDict("EvaluationFile", {
+    "format": Annotated[Literal[3], "the version of this format"],
+    "model": Text, "dataset": Text, "examples": Count, "epsilon": Number, "norm": Text, "seed": Seed,
+    "verdict": Text, "clean_accuracy": Share, "clean_interval": Interval,
+    "worst_case_accuracy": Share, "worst_case_interval": Interval,
+    "attacks": Annotated[list[Attack], "a list of attacks"],
+    "warnings": Annotated[list[Warned], "a list of warnings"],
+    "versions": Free,
+    "threat_models": Annotated[list[ThreatModel], {"minItems": 1}, "a list of threat models"],
+    "protocol": NotRequired[Text], "command": NotRequired[Text], "settings": NotRequired[Settings],
+    "run": NotRequired[Annotated[str, _RUN]], "run_digest": NotRequired[Digest],
+    "images_fingerprint": NotRequired[Text], "classes": NotRequired[Count],
+    "class_names": NotRequired[Texts], "labels": NotRequired[Counts], "flags": NotRequired[Flags],
+    "per_class": NotRequired[PerClass], "eight_bit": NotRequired[EightBit],
+    "judge": NotRequired[ModelRole], "gradient_source": NotRequired[ModelRole],
+    "randomized": NotRequired[Randomized],
+    "requirements": NotRequired[Annotated[list[Requirement], "a list of requirements"]],
+    "verified": NotRequired[Annotated[list[Verified], "a list of verified verdicts"]],
+    "conversion": NotRequired[Conversion],
+    "curve": NotRequired[Annotated[list[CurvePoint], "a list of points"]],
+    "checks": NotRequired[Annotated[list[Check], "a list of sanity checks"]],
+    "calibration": NotRequired[Calibration], "angles": NotRequired[Angles],
+    "corruptions": NotRequired[Corruptions],
+    "verify": NotRequired[Annotated[list[CrossCheck], "a list of comparisons"]],
+    "transfer": NotRequired[Transfer],
+})  # fmt: skip
+EvaluationFile.__doc__ = "An object that says what an evaluation found; keys that do not apply are absent."
 
 
 @functools.cache
