@@ -96,9 +96,19 @@ def evaluate(
     victim = logarithms(victim) if options.probabilities else victim
     inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, seed, batch_size)
     _check_inputs(inputs, chosen, plan, options)
-    result = _empty_result(inputs, options)
-    result.protocol = chosen.name if attacks is None else None
-    result.settings = {"batch_size": batch_size, "max_examples": max_examples, **options.chosen()}
+    result = Result(
+        model=options.name or victim.name,
+        dataset=options.dataset,
+        norm=norm,
+        epsilon=epsilon,
+        seed=seed,
+        correct=inputs.clean.correct,
+        warnings=[*([LOGARITHMS] if options.probabilities else []), *inputs.diagnosis.warnings],
+        labels=labels,
+        classes=inputs.num_classes,
+        protocol=chosen.name if attacks is None else None,
+        settings={"batch_size": batch_size, "max_examples": max_examples, **options.chosen()},
+    )
     shard = _shard(options, inputs)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder
@@ -184,20 +194,6 @@ def _shard(options: EvaluationOptions, inputs: EvaluationInputs) -> Shard | None
         f"Received: shard={shard}. Save it as a .keras file without code, or evaluate it in one process.",
     )
     return shard
-
-
-def _empty_result(inputs: EvaluationInputs, options: EvaluationOptions) -> Result:
-    return Result(
-        model=options.name or inputs.victim.name,
-        dataset=options.dataset,
-        norm=inputs.norm,
-        epsilon=inputs.epsilon,
-        seed=inputs.seed,
-        correct=inputs.clean.correct,
-        warnings=[*([LOGARITHMS] if options.probabilities else []), *inputs.diagnosis.warnings],
-        labels=inputs.labels,
-        classes=inputs.num_classes,
-    )
 
 
 def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack], finished) -> None:

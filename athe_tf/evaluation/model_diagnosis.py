@@ -5,14 +5,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.attacks.engine import model_checks
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.attacks.engine.model_checks import (
-    PROBABILITIES,
-    deterministic_logits,
-    like_probabilities,
-    saturated_share,
-    scale_warnings,
-)
 from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.measures import confidences
@@ -131,21 +125,16 @@ def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDi
     """
     x, y = images[:IMAGES], labels[:IMAGES]
     accuracy = float(clean.correct[:IMAGES].mean())
-    known = labels[: len(clean.logits)]
+    outputs, known = clean.logits, labels[: len(clean.logits)]
+    kind = "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
     return ModelDiagnosis(
-        outputs=_kind_of(clean.logits),
-        saturated=saturated_share(clean.logits, known),
-        scale_warnings=scale_warnings(clean.logits, known),
-        deterministic=deterministic_logits(victim, x),
+        outputs="probabilities" if model_checks.like_probabilities(outputs.astype(np.float64)) else kind,
+        saturated=model_checks.saturated_share(outputs, known),
+        scale_warnings=model_checks.scale_warnings(outputs, known),
+        deterministic=model_checks.deterministic_logits(victim, x),
         accuracy=accuracy,
         better_inputs=find_better_inputs(victim, x, y, accuracy),
     )
-
-
-def _kind_of(outputs: np.ndarray) -> str:
-    if like_probabilities(outputs.astype(np.float64)):
-        return "probabilities"
-    return "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
 
 
 def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, float] | None:
@@ -156,23 +145,21 @@ def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, floa
         "scaled to [-1, 1]": 2 * x - 1,
         "scaled to [0, 255]": 255 * x,
     }
-    found = {name: _accuracy(victim, images, y) for name, images in candidates.items()}
+    found = {}
+    for name, images in candidates.items():
+        logits = victim.compiled_logits(tf.convert_to_tensor(images, tf.float32)).numpy()
+        found[name] = float((logits.argmax(axis=1) == y).mean())
     best = max(found, key=lambda name: found[name])
     _, high = wilson_interval(round(accuracy * len(y)), len(y))
     return (best, found[best]) if found[best] > max(high, accuracy + CLEARLY_BETTER) else None
-
-
-def _accuracy(victim: Victim, x, y) -> float:
-    logits = victim.compiled_logits(tf.convert_to_tensor(x, tf.float32)).numpy()
-    return float((logits.argmax(axis=1) == y).mean())
 
 
 def refuse_probabilities(diagnosis: ModelDiagnosis) -> None:
     """Raises `InputError`, with both remedies, if the outputs went through a softmax."""
     if diagnosis.outputs == "probabilities":
         raise InputError(
-            f"{PROBABILITIES} If that is not possible, EvaluationOptions(probabilities=True) attacks their "
-            "logarithms, and the result says so."
+            f"{model_checks.PROBABILITIES} If that is not possible, EvaluationOptions(probabilities=True) "
+            "attacks their logarithms, and the result says so."
         )
 
 

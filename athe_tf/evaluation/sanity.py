@@ -192,12 +192,8 @@ def gradients_are_usable(probe: SanityProbe) -> Check:
         PASSED if zero <= SLACK and nonfinite == 0 else FAILED,
         f"{zero:.1%} of {images} images have a zero gradient; {nonfinite:,} of {gradients:,} gradients were "
         "not finite.",
-        {
-            "zero": zero,
-            "nonfinite": nonfinite,
-            "nonfinite share": nonfinite / max(gradients, 1),
-            "gradients": gradients,
-        },
+        {"zero": zero, "nonfinite": nonfinite, "nonfinite share": nonfinite / max(gradients, 1)}
+        | {"gradients": gradients},
     )
 
 
@@ -275,13 +271,8 @@ def scale_does_not_matter(probe: SanityProbe) -> Check:
         f"Cross-entropy overestimates the accuracy of this model by {100 * (one - swept):.1f} points at "
         f"scale 1, and by {100 * (own - swept):.1f} at its own scale. For {missed:.1%} of {len(probe.rows)} "
         "images, only a sweep of scales finds an adversarial example.",
-        {
-            "ce at scale 1": one,
-            "ce at the model's scale": own,
-            "sweep": swept,
-            "overestimate at scale 1": one - swept,
-            "missed": missed,
-        },
+        {"ce at scale 1": one, "ce at the model's scale": own, "sweep": swept}
+        | {"overestimate at scale 1": one - swept, "missed": missed},
     )
 
 
@@ -366,13 +357,8 @@ def run_checks(probe: SanityProbe, progress=None) -> tuple[list[Check], dict]:
         if progress is not None:
             progress(done, len(CHECKS))
         checks.append(_run_check(name, function, probe))
-    cost = {
-        "images": len(probe.rows),
-        "queries": probe.queries,
-        "gradients": probe.gradients,
-        "seconds": round(time.perf_counter() - began, 2),
-    }
-    return checks, cost
+    cost = {"images": len(probe.rows), "queries": probe.queries, "gradients": probe.gradients}
+    return checks, cost | {"seconds": round(time.perf_counter() - began, 2)}
 
 
 def _run_check(name: str, function, probe: SanityProbe) -> Check:

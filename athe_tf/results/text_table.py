@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from athe_tf.results.file_format import Check, Conversion, CrossCheck, EightBit
+from athe_tf.results.file_format import Check, Conversion, EightBit
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.streams import printable
 
@@ -162,10 +162,9 @@ def _transfer(result: "Result") -> list[str]:
 
 
 def _verification(result: "Result") -> list[str]:
-    return [f"{entry['tool']}, {entry['attack']}: {_verified(entry)}" for entry in result.verify]
-
-
-def _verified(entry: CrossCheck) -> str:
-    if "not_run" in entry:
-        return f"not run: {entry['not_run']}"
-    return f"{_percent(entry['theirs'])} there, {_percent(entry['ours'])} here"
+    return [
+        f"{one['tool']}, {one['attack']}: "
+        + (f"not run: {one['not_run']}" if "not_run" in one else
+           f"{_percent(one['theirs'])} there, {_percent(one['ours'])} here")
+        for one in result.verify
+    ]  # fmt: skip
