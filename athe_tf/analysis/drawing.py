@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from athe_tf.drawing.page import style
+from athe_tf.drawing.markup import style
 from athe_tf.drawing.plot import DASHES, SERIES_COLORS
 from athe_tf.utils.errors import InputError, check_choice
 

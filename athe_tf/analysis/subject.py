@@ -95,7 +95,7 @@ class Subject:
         own=None,
     ):
         from athe_tf.attacks.gradient import PGD
-        from athe_tf.evaluation.clean import read_images
+        from athe_tf.evaluation.inputs import read_images
 
         own = own or kind.chosen({})
         self.analysis = kind.analysis

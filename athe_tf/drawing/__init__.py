@@ -2,8 +2,7 @@
 
 | file | content |
 |---|---|
-| `markup.py` | HTML and SVG as nested function calls, tables |
-| `page.py`, `style.css` | the frame of a page, its sections and its style sheet |
+| `markup.py`, `style.css` | HTML and SVG as nested function calls; the frame and the style sheet of a page |
 | `plot.py`, `charts.py` | SVG charts with captions and legends |
 | `png.py` | images and figures as PNG |
 """

@@ -1,10 +1,14 @@
-"""HTML and SVG as nested function calls; everything that is not markup is escaped.
+"""HTML and SVG as nested function calls, and the frame of every page; what is not markup is escaped.
 
 Texts of an evaluation (names of models, remarks, file names) are not trusted. They cannot become tags,
 because only `tag` returns `Markup`.
 """
 
 import html
+import importlib.resources
+from collections.abc import Sequence
+
+from athe_tf.version import __version__
 
 # Elements without an end tag.
 VOID = ("br", "img", "meta")
@@ -55,8 +59,7 @@ def table(head, rows, *, caption: str, numeric_from: int = 1, row_classes=()) ->
         for row, kind in zip(rows, list(row_classes) or [None] * len(rows), strict=True)
     ]
     inner = tag("table", tag("caption", caption), tag("thead", tag("tr", *header)), tag("tbody", *lines))
-    # A scrolling box must be reachable by keyboard.
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return scrolling(inner, caption)
 
 
 def _cell(column: int, value, numeric_from: int) -> Markup:
@@ -78,3 +81,65 @@ def shaded(share: float | None, text: str) -> Markup:
 def details(summary: str, *children) -> Markup:
     """Content that is folded behind a line of text."""
     return tag("details", tag("summary", summary), *children)
+
+
+class Section:
+    """A title, the anchor for links, and the content."""
+
+    def __init__(self, title: str, anchor: str, *content):
+        self.title, self.anchor = title, anchor
+        self.html = tag("section", tag("h2", title), *content, id=anchor)
+
+
+def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> str:
+    """A complete HTML page that loads nothing from outside."""
+    links = [tag("li", tag("a", part.title, href=f"#{part.anchor}")) for part in sections]
+    contents = tag("nav", tag("ul", *links), aria_label="Contents")
+    foot = tag("footer", f"Written by athe_tf {__version__}.")
+    parts = [tag("h1", title), *opening, contents, *(part.html for part in sections), foot]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", style()),
+    )
+    # Inline, because the style sheet only applies inside `.athe-tf`.
+    framed = tag("div", tag("main", *parts, class_="page"), class_="athe-tf")
+    return f"<!doctype html>\n{tag('html', head, tag('body', framed, style='margin:0'), lang='en')}\n"
+
+
+def style() -> Markup:
+    """The style sheet, which is part of the page."""
+    file = importlib.resources.files("athe_tf.drawing").joinpath("style.css")
+    return Markup(file.read_text(encoding="utf-8"))
+
+
+def alert(title: str, texts: Sequence, link: str | None = None) -> Markup:
+    """A highlighted box; empty without texts."""
+    if not texts:
+        return Markup("")
+    more = tag("p", tag("a", "Details", href=link)) if link else ""
+    return tag("div", tag("p", tag("strong", title)), notes(texts), more, class_="alert", role="note")
+
+
+def notes(texts: Sequence) -> Markup:
+    """A list of remarks; empty without any."""
+    return tag("ul", *(tag("li", text) for text in texts), class_="notes") if texts else Markup("")
+
+
+def key_figures(figures: Sequence[tuple[str, str, str]]) -> Markup:
+    """Large numbers: `(number, name, small print)`."""
+    items = [tag("li", tag("b", number), name, tag("small", small)) for number, name, small in figures]
+    return tag("ul", *items, class_="figures")
+
+
+def scrolling(content: Markup, label: str) -> Markup:
+    """A box that scrolls sideways; it must be reachable by keyboard."""
+    return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def side_by_side(*figures: Markup) -> Markup:
+    """Figures in two columns if there is room."""
+    return tag("div", *figures, class_="columns")

@@ -5,18 +5,18 @@
 | file | content |
 |---|---|
 | `options.py`, `progress.py` | less common settings; how far an evaluation is |
-| `clean.py` | what a user calls data; predictions for clean images |
-| `protocols.py`, `attack_plan.py` | named sets of attacks, and the attacks that will be run |
-| `inputs.py`, `clean.py`, `model_diagnosis.py` | model, images, and what is known before the first attack |
-| `attack_run.py`, `state_folder.py` | runs one attack; the state of an evaluation or its shards on disk |
+| `protocols.py` | named sets of attacks |
+| `inputs.py`, `model_diagnosis.py` | model, images, and what is known before the first attack |
+| `attack_run.py` | the attacks that will be run, and running one of them |
+| `state_folder.py` | the state of an evaluation or its shards on disk |
 | `adversarial_examples.py` | adversarial examples to look at, and as 8-bit images |
 | `converted_model.py` | ONNX and LiteRT files |
 | `corruptions.py` | common corruptions |
-| `sanity.py`, `sanity_probe.py`, `verify.py` | whether the numbers can be believed |
+| `sanity.py`, `verify.py` | whether the numbers can be believed |
 | `measures.py` | calibration, angles of a hypersphere head, transfer, recall@k |
-| `result.py` | the result, which is in `athe_tf/results/` |
 
-A new protocol is one entry in `protocols.py`; a new sanity check is one function in `sanity.py`.
+The result is in `athe_tf/results/`. A new protocol is one entry in `protocols.py`; a new sanity check is one
+function in `sanity.py`.
 """
 
 import lazy_loader

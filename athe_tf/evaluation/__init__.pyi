@@ -2,10 +2,9 @@ from .converted_model import evaluate_converted
 from .corruptions import evaluate_corruptions
 from .evaluator import evaluate
 from .measures import recall_at_k
-from .options import EvaluationOptions
+from .options import AttackOutcome, EvaluationOptions, Result
 from .progress import EvaluationProgress
 from .protocols import PROTOCOLS, AttackSpec, Protocol
-from .result import AttackOutcome, Result
 
 __all__ = [
     "PROTOCOLS",

@@ -83,11 +83,8 @@ def still_adversarial(
     for start in range(0, len(found), inputs.batch_size):
         part = found[start : start + inputs.batch_size]
         clean, labels = inputs.images[rows[part]], inputs.labels[rows[part]]
-        stored = _stored(attack, tf.constant(clean), tf.constant(result.x_adv[part]))
+        x, x_adv = tf.constant(clean), tf.constant(result.x_adv[part])
+        # A round trip through a PNG file; inside the ball if the attack has one.
+        stored = attack.threat.eight_bit(x, x_adv) if attack.in_ball else nearest_level(x_adv) / LEVELS
         flags[part] = attack.succeeded(inputs.victim.compiled_logits(stored), labels).numpy()
     return flags
-
-
-def _stored(attack: Attack, x, x_adv):
-    """Adversarial images after a round trip through a PNG file; inside the ball if the attack has one."""
-    return attack.threat.eight_bit(x, x_adv) if attack.in_ball else nearest_level(x_adv) / LEVELS

@@ -1,24 +1,145 @@
-"""Runs the attacks of an evaluation, or reads back what they found before an interruption."""
+"""From the attacks that a user asks for to what they found, now or before an interruption."""
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from athe_tf import attacks as attack_names
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.engine.schedule import schedule_of
+from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial
-from athe_tf.evaluation.attack_plan import PlannedAttack
 from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.progress import EvaluationProgress
+from athe_tf.evaluation.protocols import AttackSpec, at_scale
 from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFolder
 from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.results.result import AttackOutcome
-from athe_tf.utils.errors import NotApplicable
+from athe_tf.utils.errors import InputError, NotApplicable
+from athe_tf.utils.number_format import format_number
+
+
+@dataclasses.dataclass
+class PlannedAttack:
+    """An attack that will be run, or the reason why not.
+
+    Attributes:
+        label: Its name in the result; labels are unique.
+        attack: The attack.
+        limit: Attack only the first images, at most this many.
+        note: A remark in the result.
+        hypersphere: Whether it needs a hypersphere head.
+        equals: The label of an earlier attack that provably finds the same; its result is copied.
+        not_run: Why it will not be run.
+    """
+
+    label: str
+    attack: Attack | None
+    limit: int | None = None
+    note: str | None = None
+    hypersphere: bool = False
+    equals: str | None = None
+    not_run: str | None = None
+
+    def check(self, victim: Victim) -> None:
+        """Finds out whether the attack can be run on a model, before hours are spent on others."""
+        if self.attack is None:
+            return
+        try:
+            if self.hypersphere and head_of(victim) in ("linear", "ensemble", "unknown"):
+                raise NotApplicable(f"it needs a hypersphere head, and '{victim.name}' has none.")
+            self.attack.check_victim(victim)
+            for member in schedule_of(self.attack).members(victim):
+                member.check_victim(victim)
+        except NotApplicable as error:
+            self.not_run = str(error)
+
+    def copied(self, same: AttackOutcome) -> AttackOutcome:
+        """The outcome of this attack, from that of an attack that provably finds the same."""
+        if self.attack is None or self.not_run is not None or same.robust is None:
+            return AttackOutcome(self.label, None, not_run=self.not_run or same.not_run)
+        return dataclasses.replace(
+            same, name=self.label, settings=self.attack.settings(),
+            remarks=[] if self.note is None else [self.note],
+            seconds=0.0, queries=0, gradients=0, nonfinite=0, stages=[], examples={},
+        )  # fmt: skip
+
+
+def make_plan(
+    wanted: Sequence,
+    epsilon: float,
+    norm: str,
+    *,
+    published: float | None = None,
+    epsilons=(),
+    margin: float = 0.0,
+    logit_scale: float | str = "model",
+) -> list[PlannedAttack]:
+    """The attacks of an evaluation.
+
+    Args:
+        wanted: Names, `Attack` objects, or the `AttackSpec`s of a protocol.
+        epsilon: The radius of the evaluation.
+        norm: Its norm.
+        published: The radius that the step sizes of a protocol belong to.
+        epsilons: Further radii. `Attack` objects keep their own.
+        margin: The margin of training, for adaptive attacks. Defaults to 0.
+        logit_scale: The scale of the logits for attacks that have none of their own. Defaults to `"model"`.
+    """
+    plan = []
+    for item in wanted:
+        if isinstance(item, Attack):
+            plan.append(PlannedAttack(_at(item.name, item.threat.epsilon, epsilon), item))
+            continue
+        spec = AttackSpec(item) if isinstance(item, str) else item
+        if not isinstance(spec, AttackSpec):
+            raise InputError(f"Expected the name of an attack or an Attack. Received: {item!r}.")
+        for radius in [epsilon, *sorted(set(epsilons) - {epsilon})]:
+            own = radius if spec.epsilon is None or published is None else spec.epsilon * radius / published
+            planned = _planned(spec, own, norm, published, margin, logit_scale)
+            planned.label = _at(planned.label, own, epsilon)
+            planned.equals = planned.equals and _at(planned.equals, own, epsilon)
+            plan.append(planned)
+    for planned, label in zip(plan, _distinct([planned.label for planned in plan]), strict=True):
+        planned.label = label
+    return plan
+
+
+def _planned(
+    spec: AttackSpec, radius: float, norm: str, published: float | None, margin: float, logit_scale
+) -> PlannedAttack:
+    attack_class = attack_names.ATTACKS.get(attack_names.parse_name(spec.attack)[0])
+    label, norms = spec.label or spec.attack, attack_class.norms
+    if norm not in norms:
+        return PlannedAttack(label, None, not_run=f"it exists in {', '.join(norms)} only, not in {norm}.")
+    settings = dict(spec.settings)
+    if logit_scale != "model" and attack_class.depends_on_scale and "logit_scale" not in settings:
+        settings["logit_scale"] = logit_scale
+        label = at_scale(label, logit_scale)
+    if spec.step_size is not None:
+        settings["step_size"] = spec.step_size * (1.0 if published is None else radius / published)
+    if spec.hypersphere:
+        settings["margin"] = margin
+    attack = attack_names.get(spec.attack, epsilon=radius, norm=norm, **settings)
+    return PlannedAttack(label, attack, spec.limit, spec.note, spec.hypersphere, spec.equals)
+
+
+def _at(label: str, radius: float, epsilon: float) -> str:
+    return label if radius == epsilon else f"{label} @ {format_number(radius)}"
+
+
+def _distinct(labels: list[str]) -> list[str]:
+    """Labels with a number if several are equal."""
+    return [
+        label if label not in labels[:i] else f"{label} ({labels[: i + 1].count(label)})"
+        for i, label in enumerate(labels)
+    ]
 
 
 @dataclasses.dataclass
@@ -40,7 +161,9 @@ class AttackRunner:
         settings = attack.settings() | ({"images": limit} if limit < count else {})
         settings |= {} if self.max_passes is None else {"max_passes": self.max_passes}
         rows = self.shard.rows(limit)
-        finished = self._read(planned.label, attack, settings, rows)
+        finished: FinishedAttack | None = None
+        if self.state is not None:
+            finished = self.state.load(planned.label, settings, self._before(attack, rows))
         if finished is None:
             finished = self._run(planned, limit, rows, (number, attacks))
             if isinstance(self.state, StateFolder):
@@ -50,12 +173,6 @@ class AttackRunner:
         if not len(rows):
             return AttackOutcome(planned.label, None, not_run="this shard has none of its images.")
         return self._outcome(planned, limit, settings, finished)
-
-    def _read(self, label: str, attack: Attack, settings: dict, rows: np.ndarray) -> FinishedAttack | None:
-        """What is known from before; `None` without a state."""
-        if self.state is None:
-            return None
-        return self.state.load(label, settings, self._before(attack, rows))
 
     def _before(self, attack: Attack, rows: np.ndarray) -> AttackResult:
         """The result before an attack, without images."""
@@ -129,11 +246,5 @@ def _accuracy_after_stages(result: AttackResult) -> list[dict]:
     """The accuracy after each attack of a cascade; empty for a single attack."""
     if len(result.stages) < 2:
         return []
-    return [
-        {
-            "name": stage.name,
-            "accuracy": float(result.robust_after(stage).mean()),
-            "seconds": round(stage.seconds, 2),
-        }
-        for stage in result.stages
-    ]
+    found = [(one.name, float(result.robust_after(one).mean()), one.seconds) for one in result.stages]
+    return [{"name": name, "accuracy": share, "seconds": round(time, 2)} for name, share, time in found]

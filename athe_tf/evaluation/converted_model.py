@@ -10,8 +10,8 @@ import numpy as np
 
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.clean import read_images
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
+from athe_tf.evaluation.inputs import read_images
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import AttackSpec
 from athe_tf.results.result import Result
@@ -83,19 +83,22 @@ def evaluate_converted(
     parent = open_model(parent).victim
     judge = victim.replace(source=parent, scale=parent.scale)
     by_parent = [AttackSpec(name, f"{name} on the parent", note=BY_PARENT) for name in ON_PARENT]
-    plan = [*by_parent, *attacks]
-    result = evaluate(judge, images, attacks=plan, checks=checks, options=options, **threat)
+    result = evaluate(judge, images, attacks=[*by_parent, *attacks], checks=checks, options=options, **threat)
     if options.shard is not None:  # the merge of all shards compares with the parent
         return result
     on_parent = [*ON_PARENT, *attacks]
     quiet = EvaluationOptions(progress=options.progress)
     of_parent = evaluate(parent, images, attacks=on_parent, checks=False, options=quiet, **threat)
+    logits, others = (_logits(one, images[0], batch_size) for one in (victim, parent))
+    moved = np.abs(logits - others)
     result.conversion = {  # type: ignore[assignment]
         "parent": parent.name,
         "clean_accuracy": of_parent.clean_accuracy,
         "worst_case_accuracy": of_parent.worst_case_accuracy,
         "attacks": on_parent,
-        **_differences(_logits(victim, images[0], batch_size), _logits(parent, images[0], batch_size)),
+        "same_predictions": float(np.mean(logits.argmax(axis=1) == others.argmax(axis=1))),
+        "mean_difference": float(moved.mean()),
+        "largest_difference": float(moved.max()),
     }
     result.warnings += _masking(result.worst_case_accuracy, of_parent.worst_case_accuracy)
     return result
@@ -103,16 +106,6 @@ def evaluate_converted(
 
 def _logits(victim: Victim, images: np.ndarray, batch_size: int) -> np.ndarray:
     return np.concatenate([np.asarray(part) for _, part in clean_logits(victim, images, batch_size)])
-
-
-def _differences(logits: np.ndarray, of_parent: np.ndarray) -> dict[str, Any]:
-    """How far the file is from its parent on clean images."""
-    moved = np.abs(logits - of_parent)
-    return {
-        "same_predictions": float(np.mean(logits.argmax(axis=1) == of_parent.argmax(axis=1))),
-        "mean_difference": float(moved.mean()),
-        "largest_difference": float(moved.max()),
-    }
 
 
 def _masking(accuracy: float | None, of_parent: float | None) -> list[str]:

@@ -104,33 +104,30 @@ class _Table:
             self.known[label] = self._measure(name, severity, label)
             if self.journal is not None:
                 self.journal.save(self.known)
-        correct, seen = self.known[label].tolist()
+        correct, self.examples = self.known[label].tolist()
         self.done += 1
-        self.examples = seen
-        return correct / seen
+        return correct / self.examples
 
     def _measure(self, name, severity, label):
         correct = seen = 0
         for x, y in self.source.batches(name, severity, self.batch_size):
-            logits = self._logits(x)
-            self._check_labels(logits, y)
-            correct += int((~misclassified(logits, y)).numpy().sum())
+            correct += int((~misclassified(self._logits(x, y), y)).numpy().sum())
             seen += len(y)
-            self._tell(label, correct, seen)
+            if self.progress is not None:
+                # All cells have one size, which is known after the first.
+                size = max(self.examples, seen)
+                self.progress(label, self.done * size + seen, self.cells * size, correct, seen)
         return np.array([correct, seen], np.int64)
 
-    def _logits(self, x):
+    def _logits(self, x, y):
         try:
-            return self.victim.compiled_logits(tf.convert_to_tensor(x, tf.float32))
+            logits = self.victim.compiled_logits(tf.convert_to_tensor(x, tf.float32))
         except (ValueError, tf.errors.InvalidArgumentError) as error:
             raise InputError(
                 f"The model '{self.victim.name}' does not take images of shape {x.shape[1:]}: "
                 f"{first_line(error)}. Use corrupted images of the size that it takes."
             ) from error
-
-    def _check_labels(self, logits, y):
-        classes = int(logits.shape[-1])
-        expected = self.source.num_classes
+        classes, expected = int(logits.shape[-1]), self.source.num_classes
         remedy = f"Use corruptions of the data set that '{self.victim.name}' was trained on."
         check(
             expected in (None, classes),
@@ -138,12 +135,7 @@ class _Table:
             f"{expected}. {remedy}",
         )
         check_classes(np.asarray(y), classes, remedy=remedy)
-
-    def _tell(self, label, correct, seen):
-        if self.progress is not None:
-            # All cells have one size, which is known after the first.
-            size = max(self.examples, seen)
-            self.progress(label, self.done * size + seen, self.cells * size, correct, seen)
+        return logits
 
 
 def _measured_before(journal: Journal) -> dict[str, np.ndarray]:
@@ -200,28 +192,14 @@ def _summary(accuracy: dict[str, list[float]], levels, source: str, opened: Sour
             f"The mean is over {len(standard)} of {len(STANDARD)} standard corruptions and {len(levels)} of "
             f"{len(SEVERITIES)} severities: it cannot be compared with published ones."
         )
-    result = {
-        "generated": opened.generated,
-        "source": source,
-        "protocol": opened.protocol,
-        "examples": examples,
-        "severities": levels,
-        "accuracy": accuracy,
-        "groups": _groups(accuracy),
-        "mca": mean,
-        "mean_error": 1 - mean,
-    }
-    if complete and opened.imagenet:
-        result["mce"] = corruption_error(accuracy)
-    if remarks:
-        result["remarks"] = remarks
-    return result
-
-
-def _groups(accuracy) -> dict[str, float]:
-    """The mean accuracy of each group of corruptions in the table."""
     present = {group: [accuracy[n] for n in names if n in accuracy] for group, names in GROUPS.items()}
-    return {group: float(np.mean(values)) for group, values in present.items() if values}
+    groups = {group: float(np.mean(values)) for group, values in present.items() if values}
+    result = {
+        "generated": opened.generated, "source": source, "protocol": opened.protocol, "examples": examples,
+        "severities": levels, "accuracy": accuracy, "groups": groups, "mca": mean, "mean_error": 1 - mean,
+    }  # fmt: skip
+    result |= {"mce": corruption_error(accuracy)} if complete and opened.imagenet else {}
+    return result | ({"remarks": remarks} if remarks else {})
 
 
 def corruption_error(accuracy: dict[str, list[float]]) -> float:

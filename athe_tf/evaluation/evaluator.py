@@ -2,29 +2,20 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.evaluation import measures
 from athe_tf.evaluation.adversarial_examples import choose_examples
-from athe_tf.evaluation.attack_plan import PlannedAttack, make_plan
-from athe_tf.evaluation.attack_run import AttackRunner
-from athe_tf.evaluation.clean import read_images
+from athe_tf.evaluation.attack_run import AttackRunner, PlannedAttack, make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
-from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.measures import (
-    adversarial_logits,
-    describe_angles,
-    describe_calibration,
-    head_of,
-    measure_transfer,
-)
+from athe_tf.evaluation.inputs import EvaluationInputs, read_images
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
 from athe_tf.evaluation.protocols import Protocol, get_protocol
-from athe_tf.evaluation.sanity import run_checks
-from athe_tf.evaluation.sanity_probe import SanityProbe
+from athe_tf.evaluation.sanity import SanityProbe, run_checks
 from athe_tf.evaluation.state_folder import MergedState, StateFolder
 from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
@@ -98,22 +89,26 @@ def evaluate(
     victim = open_model(model).victim
     substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
-    plan = make_plan(
-        wanted,
-        epsilon,
-        norm,
-        published=chosen.epsilon,
-        epsilons=options.epsilons,
-        margin=_margin_of(victim, options),
-        logit_scale=options.logit_scale,
-    )
+    threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "published": chosen.epsilon}
+    further: dict[str, Any] = {"epsilons": options.epsilons, "logit_scale": options.logit_scale}
+    plan = make_plan(wanted, **threat, **further, margin=_margin_of(victim, options))
     images, labels = read_images(data, max_examples, victim.num_classes)
     victim = logarithms(victim) if options.probabilities else victim
     inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, seed, batch_size)
     _check_inputs(inputs, chosen, plan, options)
-    result = _empty_result(inputs, options)
-    result.protocol = chosen.name if attacks is None else None
-    result.settings = {"batch_size": batch_size, "max_examples": max_examples, **options.chosen()}
+    result = Result(
+        model=options.name or victim.name,
+        dataset=options.dataset,
+        norm=norm,
+        epsilon=epsilon,
+        seed=seed,
+        correct=inputs.clean.correct,
+        warnings=[*([LOGARITHMS] if options.probabilities else []), *inputs.diagnosis.warnings],
+        labels=labels,
+        classes=inputs.num_classes,
+        protocol=chosen.name if attacks is None else None,
+        settings={"batch_size": batch_size, "max_examples": max_examples, **options.chosen()},
+    )
     shard = _shard(options, inputs)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder
@@ -122,8 +117,8 @@ def evaluate(
     if shard is not None:
         return result.of_images(shard.rows(len(images)), SHARD.format(shard=shard))
     if chosen.transfer:
-        crafted_by = make_plan(chosen.transfer, epsilon, norm, published=chosen.epsilon)
-        result.transfer = measure_transfer(inputs, result.model, substitutes, crafted_by)
+        crafted_by = make_plan(chosen.transfer, **threat)
+        result.transfer = measures.measure_transfer(inputs, result.model, substitutes, crafted_by)
     if chosen.corruptions or options.corruptions is not None:
         result.corruptions = _measure_corruptions(inputs, options, folder)
     if options.verify_with:
@@ -156,7 +151,7 @@ def _threat_model(protocol: Protocol, epsilon, norm, epsilons) -> tuple[float, s
 def _margin_of(victim: Victim, options: EvaluationOptions) -> float:
     """The margin of training; if it is unknown, the one that the HE paper has for the head."""
     stated = victim.facts.get("margin") if options.margin is None else options.margin
-    return HEAD_MARGINS.get(head_of(victim), 0.0) if stated is None else float(stated)
+    return HEAD_MARGINS.get(measures.head_of(victim), 0.0) if stated is None else float(stated)
 
 
 def _open_substitutes(protocol: Protocol, options: EvaluationOptions, name: str) -> dict[str, Victim]:
@@ -201,20 +196,6 @@ def _shard(options: EvaluationOptions, inputs: EvaluationInputs) -> Shard | None
     return shard
 
 
-def _empty_result(inputs: EvaluationInputs, options: EvaluationOptions) -> Result:
-    return Result(
-        model=options.name or inputs.victim.name,
-        dataset=options.dataset,
-        norm=inputs.norm,
-        epsilon=inputs.epsilon,
-        seed=inputs.seed,
-        correct=inputs.clean.correct,
-        warnings=[*([LOGARITHMS] if options.probabilities else []), *inputs.diagnosis.warnings],
-        labels=inputs.labels,
-        classes=inputs.num_classes,
-    )
-
-
 def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack], finished) -> None:
     for number, planned in enumerate(plan, start=1):
         same = next((one for one in result.attacks if one.name == planned.equals), None)
@@ -226,42 +207,31 @@ def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack]
 
 
 def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, folder) -> Any:
-    source, progress = options.corruptions or "generated", options.progress
-    identity = source_identity(source, options.data_dir)
-    if options.corruption_resize is not None:
-        identity["resize"] = options.corruption_resize
+    source, resize, data_dir = options.corruptions or "generated", options.corruption_resize, options.data_dir
+    identity = source_identity(source, data_dir) | ({} if resize is None else {"resize": resize})
+    journal = None if folder is None else folder.journal("corruptions", identity)
+    tell = _part_progress("corruptions", options.progress)
+    common: dict[str, Any] = {"batch_size": inputs.batch_size, "seed": inputs.seed, "data_dir": data_dir}
+    common |= {"source": source, "resize_size": resize, "journal": journal}
+    common["progress"] = None if tell is None else lambda _, *numbers: tell(*numbers)
+    return evaluate_corruptions(inputs.victim, inputs.images, inputs.labels, **common)
 
-    def tell(cell, done, total, correct, seen):
-        if progress is not None:
-            progress(EvaluationProgress("corruptions", 0, 0, done, total, correct, seen))
 
-    return evaluate_corruptions(
-        inputs.victim,
-        inputs.images,
-        inputs.labels,
-        source=source,
-        batch_size=inputs.batch_size,
-        seed=inputs.seed,
-        data_dir=options.data_dir,
-        resize_size=options.corruption_resize,
-        journal=None if folder is None else folder.journal("corruptions", identity),
-        progress=tell,
-    )
+def _part_progress(name: str, progress: Callable | None) -> Callable | None:
+    """A function of `(done, total, robust, examples)` for a part of an evaluation that is not an attack."""
+    return progress and (lambda *numbers: progress(EvaluationProgress(name, 0, 0, *numbers)))
 
 
 def _describe_model(result: Result, inputs: EvaluationInputs, checks: bool, progress) -> None:
     """Adds the sanity checks, and how the model behaves under attack."""
     attacked, correct = None, inputs.clean.correct
-
-    def tell(done, total):
-        if progress is not None:
-            progress(EvaluationProgress("sanity checks", 0, 0, done, total, int(correct.sum()), len(correct)))
-
     if checks:
-        found, cost = run_checks(SanityProbe(inputs, result.attacks, result.verify), tell)
+        tell, counts = _part_progress("sanity checks", progress), (int(correct.sum()), len(correct))
+        probe = SanityProbe(inputs, result.attacks, result.verify)
+        found, cost = run_checks(probe, tell and (lambda *done: tell(*done, *counts)))
         result.checks = [dataclasses.asdict(one) for one in found]  # type: ignore[misc]
         result.settings["cost_of_checks"] = cost
         with contextlib.suppress(NotApplicable):  # no gradients: a sanity check says so
-            attacked = adversarial_logits(inputs)
-    result.calibration = describe_calibration(inputs, attacked)
-    result.angles = describe_angles(inputs, attacked)
+            attacked = measures.adversarial_logits(inputs)
+    result.calibration = measures.describe_calibration(inputs, attacked)
+    result.angles = measures.describe_angles(inputs, attacked)

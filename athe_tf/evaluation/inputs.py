@@ -4,6 +4,7 @@ import dataclasses
 import functools
 
 import numpy as np
+import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.clean_facts import CleanFacts
@@ -11,10 +12,46 @@ from athe_tf.attacks.engine.model_checks import zero_gradients
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.clean import CleanPredictions, predict_clean_images
-from athe_tf.evaluation.model_diagnosis import ModelDiagnosis, diagnose
+from athe_tf.evaluation import model_diagnosis
 from athe_tf.models.digest import identify
 from athe_tf.utils.digests import array_digest
+from athe_tf.utils.errors import check
+from athe_tf.utils.images_and_labels import checked_batch
+
+
+def read_images(data, max_examples: int | None, num_classes: int | None):
+    """Images `[N, H, W, C]` as float32 in [0, 1], and labels `[N]` as int32.
+
+    Args:
+        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
+        max_examples: Use only the first images, at most this many.
+        num_classes: Labels must be smaller than this, if it is known.
+    """
+    images, labels = _arrays(data, max_examples)
+    return checked_batch(images, labels, num_classes)
+
+
+def _arrays(data, max_examples):
+    if hasattr(data, "arrays"):
+        check(len(data) > 0, "There are no images: the data set is empty.")
+        return data.arrays(max_examples)
+    if isinstance(data, tf.data.Dataset):
+        return _collect(data, max_examples)
+    fits = isinstance(data, (tuple, list)) and len(data) == 2
+    check(fits, f"Expected (images, labels) or a tf.data.Dataset. Received: {type(data).__name__}.")
+    return [np.asarray(part)[:max_examples] for part in data]
+
+
+def _collect(batches, max_examples):
+    images, labels, count = [], [], 0
+    for x, y in batches:
+        images.append(x.numpy())
+        labels.append(y.numpy())
+        count += len(y)
+        if max_examples is not None and count >= max_examples:
+            break
+    check(count > 0, "There are no images: the data set is empty.")
+    return np.concatenate(images)[:max_examples], np.concatenate(labels)[:max_examples]
 
 
 @dataclasses.dataclass
@@ -40,8 +77,8 @@ class EvaluationInputs:
     epsilon: float
     seed: int
     batch_size: int
-    clean: CleanPredictions
-    diagnosis: ModelDiagnosis
+    clean: model_diagnosis.CleanPredictions
+    diagnosis: model_diagnosis.ModelDiagnosis
 
     @classmethod
     def open(cls, victim: Victim, images, labels, norm: str, epsilon: float, seed: int, batch_size: int):
@@ -49,8 +86,8 @@ class EvaluationInputs:
 
         Images and labels must have been checked, as `read_images` does.
         """
-        clean = predict_clean_images(victim, images, labels, batch_size)
-        diagnosis = diagnose(victim, images, labels, clean)
+        clean = model_diagnosis.predict_clean_images(victim, images, labels, batch_size)
+        diagnosis = model_diagnosis.diagnose(victim, images, labels, clean)
         return cls(victim, images, labels, norm, epsilon, seed, batch_size, clean, diagnosis)
 
     def run(
@@ -78,11 +115,9 @@ class EvaluationInputs:
 
     def check_model(self, attack: Attack, rows: slice) -> list[str]:
         """What an attack on these images says about the model."""
-        batch = slice(self.batch_size)
-        x, y = self.images[rows][batch], self.labels[rows][batch]
-        return schedule_of(attack).check_model(
-            self.victim, x, y, self._known(np.arange(len(self.images))[rows])
-        )
+        x, y = self.images[rows][: self.batch_size], self.labels[rows][: self.batch_size]
+        known = self._known(np.arange(len(self.images))[rows])
+        return schedule_of(attack).check_model(self.victim, x, y, known)
 
     def _known(self, rows: np.ndarray) -> CleanFacts:
         return CleanFacts(
@@ -95,8 +130,7 @@ class EvaluationInputs:
     @functools.cached_property
     def zero_gradients(self) -> float:
         """The share of images of the first batch at which the margin has a zero gradient."""
-        batch = slice(self.batch_size)
-        return zero_gradients(self.victim, self.images[batch], self.labels[batch])
+        return zero_gradients(self.victim, self.images[: self.batch_size], self.labels[: self.batch_size])
 
     @property
     def num_classes(self) -> int:
@@ -110,11 +144,6 @@ class EvaluationInputs:
 
     def identity(self) -> dict:
         """What a state on disk belongs to."""
-        return {
-            "model": self.model_digest,
-            "images and labels": array_digest(self.images, self.labels),
-            "examples": len(self.images),
-            "norm": self.norm,
-            "epsilon": self.epsilon,
-            "seed": self.seed,
-        }
+        about = {"model": self.model_digest, "images and labels": array_digest(self.images, self.labels)}
+        threat = {"norm": self.norm, "epsilon": self.epsilon, "seed": self.seed}
+        return {**about, "examples": len(self.images), **threat}

@@ -12,7 +12,7 @@ from athe_tf.results.file_format import AngleCounts, Angles, Calibration, Reliab
 from athe_tf.utils.errors import check, check_integer
 
 if TYPE_CHECKING:
-    from athe_tf.evaluation.attack_plan import PlannedAttack
+    from athe_tf.evaluation.attack_run import PlannedAttack
     from athe_tf.evaluation.inputs import EvaluationInputs
 
 # Bins of a reliability diagram.
@@ -45,14 +45,8 @@ def calibration(confidence, correct, bins: int = BINS) -> Reliability:
     confidence, correct = np.asarray(confidence, np.float64), np.asarray(correct, bool)
     which = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
     filled = [which == index for index in np.unique(which)]
-    rows: list[Any] = [
-        {
-            "confidence": float(confidence[members].mean()),
-            "accuracy": float(correct[members].mean()),
-            "count": int(members.sum()),
-        }
-        for members in filled
-    ]
+    means = [(float(confidence[one].mean()), float(correct[one].mean()), int(one.sum())) for one in filled]
+    rows: list[Any] = [dict(zip(("confidence", "accuracy", "count"), row, strict=True)) for row in means]
     error = sum(row["count"] * abs(row["confidence"] - row["accuracy"]) for row in rows) / len(confidence)
     return {"ece": round(float(error), 12), "bins": rows}
 

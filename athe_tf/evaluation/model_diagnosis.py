@@ -1,28 +1,77 @@
-"""What must be known about a model before its robustness is believed."""
+"""What a model predicts for clean images, and what must be known before its robustness is believed."""
 
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine.model_checks import (
-    PROBABILITIES,
-    deterministic_logits,
-    like_probabilities,
-    saturated_share,
-    scale_warnings,
-)
+from athe_tf.attacks.engine import model_checks
+from athe_tf.attacks.engine.driver import clean_logits
+from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.evaluation.clean import CleanPredictions
+from athe_tf.evaluation.measures import confidences
 from athe_tf.results.intervals import wilson_interval
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.images_and_labels import check_classes
 
-# Images that are tested.
-IMAGES = 200
+# Images that are tested, and those whose logits are kept, for warnings and for angles.
+IMAGES, KEPT = 200, 1000
 # The smallest normal float32: its logarithm is finite.
 SMALLEST = float(np.finfo(np.float32).tiny)
 # Another range of inputs must be better by this much, and by more than chance explains.
 CLEARLY_BETTER = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanPredictions:
+    """What a model predicts for clean images.
+
+    Attributes:
+        correct: Whether each image is classified correctly.
+        confidence: The largest probability of each image.
+        logits: Logits of the first images.
+    """
+
+    correct: np.ndarray
+    confidence: np.ndarray
+    logits: np.ndarray
+
+
+def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> CleanPredictions:
+    """Makes one pass over all images, and keeps two values per image and the logits of the first ones."""
+    correct, confidence, kept = [], [], []
+    for start, logits in _logits(victim, images, batch_size):
+        values = np.asarray(logits)
+        _check_shape(victim, values, len(images[start : start + batch_size]), labels)
+        correct.append(~misclassified(logits, labels[start : start + batch_size]).numpy())
+        confidence.append(confidences(values))
+        if start < KEPT:
+            kept.append(values)
+    return CleanPredictions(np.concatenate(correct), np.concatenate(confidence), np.concatenate(kept)[:KEPT])
+
+
+def _logits(victim: Victim, images, batch_size: int):
+    try:
+        yield from clean_logits(victim, images, batch_size)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The model '{victim.name}' cannot be called with images of shape {images.shape[1:]}: "
+            f"{first_line(error)}. Use the data set that it was trained on, with images of the same size."
+        ) from error
+
+
+def _check_shape(victim: Victim, logits: np.ndarray, count: int, labels) -> None:
+    check(
+        logits.ndim == 2 and len(logits) == count,
+        f"A model must return one row of logits per image. Expected: shape=({count}, classes). "
+        f"Received: shape={logits.shape} from '{victim.name}'.",
+    )
+    if victim.num_classes is None:  # the first batch of a callable shows it
+        victim.num_classes = int(logits.shape[-1])
+    remedy = f"Use the data set that '{victim.name}' was trained on."
+    check_classes(np.asarray(labels), victim.num_classes, remedy=remedy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,21 +125,16 @@ def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDi
     """
     x, y = images[:IMAGES], labels[:IMAGES]
     accuracy = float(clean.correct[:IMAGES].mean())
-    known = labels[: len(clean.logits)]
+    outputs, known = clean.logits, labels[: len(clean.logits)]
+    kind = "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
     return ModelDiagnosis(
-        outputs=_kind_of(clean.logits),
-        saturated=saturated_share(clean.logits, known),
-        scale_warnings=scale_warnings(clean.logits, known),
-        deterministic=deterministic_logits(victim, x),
+        outputs="probabilities" if model_checks.like_probabilities(outputs.astype(np.float64)) else kind,
+        saturated=model_checks.saturated_share(outputs, known),
+        scale_warnings=model_checks.scale_warnings(outputs, known),
+        deterministic=model_checks.deterministic_logits(victim, x),
         accuracy=accuracy,
         better_inputs=find_better_inputs(victim, x, y, accuracy),
     )
-
-
-def _kind_of(outputs: np.ndarray) -> str:
-    if like_probabilities(outputs.astype(np.float64)):
-        return "probabilities"
-    return "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
 
 
 def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, float] | None:
@@ -101,23 +145,21 @@ def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, floa
         "scaled to [-1, 1]": 2 * x - 1,
         "scaled to [0, 255]": 255 * x,
     }
-    found = {name: _accuracy(victim, images, y) for name, images in candidates.items()}
+    found = {}
+    for name, images in candidates.items():
+        logits = victim.compiled_logits(tf.convert_to_tensor(images, tf.float32)).numpy()
+        found[name] = float((logits.argmax(axis=1) == y).mean())
     best = max(found, key=lambda name: found[name])
     _, high = wilson_interval(round(accuracy * len(y)), len(y))
     return (best, found[best]) if found[best] > max(high, accuracy + CLEARLY_BETTER) else None
-
-
-def _accuracy(victim: Victim, x, y) -> float:
-    logits = victim.compiled_logits(tf.convert_to_tensor(x, tf.float32)).numpy()
-    return float((logits.argmax(axis=1) == y).mean())
 
 
 def refuse_probabilities(diagnosis: ModelDiagnosis) -> None:
     """Raises `InputError`, with both remedies, if the outputs went through a softmax."""
     if diagnosis.outputs == "probabilities":
         raise InputError(
-            f"{PROBABILITIES} If that is not possible, EvaluationOptions(probabilities=True) attacks their "
-            "logarithms, and the result says so."
+            f"{model_checks.PROBABILITIES} If that is not possible, EvaluationOptions(probabilities=True) "
+            "attacks their logarithms, and the result says so."
         )
 
 

@@ -75,19 +75,11 @@ class ProgressDisplay:
     def added_to(self, options: EvaluationOptions) -> EvaluationOptions:
         """The same options of an evaluation, which also tell this display how far it is."""
 
-        def both(ours: Callable, theirs: Callable | None) -> Callable:
-            def call(argument):
-                ours(argument)
-                if theirs is not None:
-                    theirs(argument)
+        def both(name: str, *functions: Callable | None):
+            return {name: lambda argument: [call(argument) for call in functions if call is not None]}
 
-            return call
-
-        return dataclasses.replace(
-            options,
-            progress=both(self.update, options.progress),
-            finished=both(self.finished, options.finished),
-        )
+        told = both("progress", self.update, options.progress)
+        return dataclasses.replace(options, **told, **both("finished", self.finished, options.finished))
 
     def update(self, progress: EvaluationProgress) -> None:
         """The `progress` function of an evaluation."""
@@ -122,14 +114,12 @@ class ProgressDisplay:
         """The `finished` function of an evaluation; takes an `AttackOutcome`."""
         self.drawn = self.clock()
         if self.terminal:
-            self.clear()
-        elif outcome.robust is None:
-            print(one_line(f"{outcome.name}: not run: {outcome.not_run}"), file=self.stream, flush=True)
-        else:
-            passes = sum(outcome.passes_per_image.values())
-            text = f"{outcome.name}: {100 * outcome.accuracy:.2f} %, {format_duration(outcome.seconds)}"
-            text += f", {passes:.0f} passes per image"
-            print(one_line(text), file=self.stream, flush=True)
+            return self.clear()
+        text = f"not run: {outcome.not_run}"
+        if outcome.robust is not None:
+            text = f"{100 * outcome.accuracy:.2f} %, {format_duration(outcome.seconds)}, "
+            text += f"{sum(outcome.passes_per_image.values()):.0f} passes per image"
+        print(one_line(f"{outcome.name}: {text}"), file=self.stream, flush=True)
 
     def clear(self) -> None:
         """Clears the terminal's line."""

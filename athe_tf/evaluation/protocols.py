@@ -121,6 +121,12 @@ def _pas_attacks(step_size: float) -> tuple[AttackSpec, ...]:
 
 _HE_STEP_SIZE = 0.003
 
+
+def _linf(epsilon: float, name: str, summary: str, *attacks: AttackSpec, **others) -> Protocol:
+    """A protocol that was published with a radius in the linf norm."""
+    return Protocol(name, summary, attacks, epsilon, "linf", **others)
+
+
 _ALL = (
     Protocol(
         "quick",
@@ -130,123 +136,95 @@ _ALL = (
             AttackSpec("multitargeted-20", settings={"n_targets": 9}),
         ),
     ),
-    Protocol(
+    _linf(
+        0.031,
         "he2020",
         "Tables 2 and 10 of the hypersphere-embedding paper, at scale 1 as published and at the model's own",
-        (
-            *(_at_scale_one(attack, _HE_STEP_SIZE) for attack in ("pgd-20", "pgd-500", "mim-20")),
-            _at_scale_one("fgsm"),
-            *_attacks("pgd-20", "pgd-500", "mim-20", step_size=_HE_STEP_SIZE),
-            *_attacks("fgsm", "deepfool-100"),
-            AttackSpec("cw-linf-20", step_size=_HE_STEP_SIZE),
-            AttackSpec(
-                "cw-l2",
-                note="minimum l2 norm; an adversarial example counts if it lies within epsilon. A guess at "
-                "the paper's C&W column, whose accuracies are that high; the paper says C&W in linf",
-            ),
-            AttackSpec("feature", step_size=_HE_STEP_SIZE, settings={"n_targets": 200}, limit=1000),
-            AttackSpec("fab-20", note="20 iterations, as in the released script"),
-            *(_adaptive(attack) for attack in ("pgd-20", "pgd-500")),
+        *(_at_scale_one(attack, _HE_STEP_SIZE) for attack in ("pgd-20", "pgd-500", "mim-20")),
+        _at_scale_one("fgsm"),
+        *_attacks("pgd-20", "pgd-500", "mim-20", step_size=_HE_STEP_SIZE),
+        *_attacks("fgsm", "deepfool-100"),
+        AttackSpec("cw-linf-20", step_size=_HE_STEP_SIZE),
+        AttackSpec(
+            "cw-l2",
+            note="minimum l2 norm; an adversarial example counts if it lies within epsilon. A guess at "
+            "the paper's C&W column, whose accuracies are that high; the paper says C&W in linf",
         ),
-        epsilon=0.031,
-        norm="linf",
+        AttackSpec("feature", step_size=_HE_STEP_SIZE, settings={"n_targets": 200}, limit=1000),
+        AttackSpec("fab-20", note="20 iterations, as in the released script"),
+        *(_adaptive(attack) for attack in ("pgd-20", "pgd-500")),
     ),
-    Protocol(
+    _linf(
+        8 / 255,
         "table3",
         "Table 3: PGD-50 with 10 restarts, at scale 1 and at the model's own",
-        (
-            AttackSpec(
-                "pgd-50x10", at_scale("pgd-50x10", 1), 2 / 255, {"logit_scale": 1.0}, note=AS_RELEASED
-            ),
-            AttackSpec("pgd-50x10", step_size=2 / 255, note="the evaluation of FastAT's released code"),
-        ),
-        epsilon=8 / 255,
-        norm="linf",
+        AttackSpec("pgd-50x10", at_scale("pgd-50x10", 1), 2 / 255, {"logit_scale": 1.0}, note=AS_RELEASED),
+        AttackSpec("pgd-50x10", step_size=2 / 255, note="the evaluation of FastAT's released code"),
     ),
-    Protocol(
+    _linf(
+        8 / 255,
         "hypersphere",
         "Is a gain by hypersphere embedding real? PGD-20 at scale 1 as published and at the model's own, "
         "and swift; within 8/255",
-        (
-            _at_scale_one("pgd-20", _HE_STEP_SIZE),
-            AttackSpec("pgd-20", step_size=_HE_STEP_SIZE),
-            AttackSpec("swift"),
-        ),
-        epsilon=8 / 255,
-        norm="linf",
+        *(_at_scale_one("pgd-20", _HE_STEP_SIZE), AttackSpec("pgd-20", step_size=_HE_STEP_SIZE)),
+        AttackSpec("swift"),
     ),
-    Protocol(
+    _linf(
+        4 / 255,
         "imagenet",
         "Table 4: PGD-10 and PGD-50 within 4/255, at scale 1 as published and at the model's own",
-        (
-            *(_at_scale_one(attack, 1 / 255) for attack in ("pgd-10", "pgd-50")),
-            *_attacks("pgd-10", "pgd-50", step_size=1 / 255),
-        ),
-        epsilon=4 / 255,
-        norm="linf",
+        *(_at_scale_one(attack, 1 / 255) for attack in ("pgd-10", "pgd-50")),
+        *_attacks("pgd-10", "pgd-50", step_size=1 / 255),
     ),
-    Protocol(
+    _linf(
+        8 / 255,
         "benchmark",
         "Table 6: RayS with 40,000 queries within 0.031 on 1,000 images, and AutoAttack within 8/255",
-        (
-            AttackSpec(
-                "rays-40000",
-                limit=1000,
-                epsilon=0.031,
-                note="queries and radius of the RayS benchmark that the paper cites; it states neither",
-            ),
-            AttackSpec("autoattack"),
+        AttackSpec(
+            "rays-40000",
+            limit=1000,
+            epsilon=0.031,
+            note="queries and radius of the RayS benchmark that the paper cites; it states neither",
         ),
-        epsilon=8 / 255,
-        norm="linf",
+        AttackSpec("autoattack"),
     ),
-    Protocol(
+    _linf(
+        0.031,
         "table7",
         "Table 7: PGD-1 and PGD-2 on an undefended model, with and without normalized features",
-        _attacks(
+        *_attacks(
             *("pgd-1", "fn-pgd-1", "pgd-2", "fn-pgd-2"),
             step_size=_HE_STEP_SIZE,
             settings={"select": "last"},
             note="the paper gives neither radius nor step size for it; those of Table 2",
         ),
-        epsilon=0.031,
-        norm="linf",
     ),
-    Protocol(
+    _linf(
+        0.031,
         "table9",
         "Table 9: PGD-20 at scale 1 as published and at the model's own, and PGD-50 on the margin",
-        (
-            _at_scale_one("pgd-20", _HE_STEP_SIZE),
-            AttackSpec("pgd-20", step_size=_HE_STEP_SIZE),
-            AttackSpec("cw-linf-50x5"),
-        ),
-        epsilon=0.031,
-        norm="linf",
+        *(_at_scale_one("pgd-20", _HE_STEP_SIZE), AttackSpec("pgd-20", step_size=_HE_STEP_SIZE)),
+        AttackSpec("cw-linf-50x5"),
     ),
-    Protocol(
+    _linf(
+        0.031,
         "blackbox",
         "Table 8: ZOO with 20,000 queries, SPSA and NES with 20, 50 and 80 steps",
-        (
-            AttackSpec("zoo-20000"),
-            AttackSpec(
-                "zoo-20000",
-                "zoo-20000 (threshold)",
-                settings={"mode": "threshold"},
-                note="in [0, 1] with a penalty on the l2 norm; an adversarial example counts if it lies "
-                "within epsilon",
-            ),
-            *_attacks("spsa-20", "spsa-50", "spsa-80", "nes-20", "nes-50", "nes-80", step_size=_HE_STEP_SIZE),
+        AttackSpec("zoo-20000"),
+        AttackSpec(
+            *("zoo-20000", "zoo-20000 (threshold)"),
+            settings={"mode": "threshold"},
+            note="in [0, 1] with a penalty on the l2 norm; an adversarial example counts if it lies "
+            "within epsilon",
         ),
-        epsilon=0.031,
-        norm="linf",
+        *_attacks("spsa-20", "spsa-50", "spsa-80", "nes-20", "nes-50", "nes-80", step_size=_HE_STEP_SIZE),
     ),
-    Protocol(
+    _linf(
+        0.031,
         "transfer",
         "Figure 4 and the rebuttal: PGD-10, PGD-20 and MIM-20 from every model to every other (needs other "
         "models as substitutes)",
-        _attacks("pgd-20", "mim-20", step_size=_HE_STEP_SIZE),
-        epsilon=0.031,
-        norm="linf",
+        *_attacks("pgd-20", "mim-20", step_size=_HE_STEP_SIZE),
         transfer=_attacks("pgd-10", "pgd-20", "mim-20", step_size=_HE_STEP_SIZE),
     ),
     Protocol(
@@ -254,37 +232,33 @@ _ALL = (
         "Tables 5, 11 and 12: 15 common corruptions at 5 severities; no attack",
         corruptions=True,
     ),
-    Protocol(
+    _linf(
+        8 / 255,
         "pas",
         "PGD-100 with 10 restarts, APGD-100 on cross-entropy and DLR with 5, Square with 5,000 queries; "
         "within 8/255, on MNIST within 0.4",
-        _pas_attacks(step_size=1 / 255),
-        epsilon=8 / 255,
-        norm="linf",
+        *_pas_attacks(step_size=1 / 255),
         min_classes=3,
         forms={"mnist": "pas_mnist"},
     ),
-    Protocol(
+    _linf(
+        0.4,
         "pas_mnist",
         "pas with the settings of MNIST: within 0.4, PGD steps of 0.01",
-        _pas_attacks(step_size=0.01),
-        epsilon=0.4,
-        norm="linf",
+        *_pas_attacks(step_size=0.01),
         min_classes=3,
     ),
-    Protocol(
+    _linf(
+        0.3,
         "pas_challenge",
         "The comparison with the MNIST challenge: PGD-100 from one start and from 50, within 0.3",
-        _attacks("pgd-100", "pgd-100x50", step_size=0.01),
-        epsilon=0.3,
-        norm="linf",
+        *_attacks("pgd-100", "pgd-100x50", step_size=0.01),
     ),
-    Protocol(
+    _linf(
+        8 / 255,
         "llr",
         "PGD on the margin, MultiTargeted and DeepFool, as used for local linearity regularisation",
-        _attacks("cw-linf-50", "multitargeted-20", "deepfool-100"),
-        epsilon=8 / 255,
-        norm="linf",
+        *_attacks("cw-linf-50", "multitargeted-20", "deepfool-100"),
     ),
     Protocol(
         "full",

@@ -9,6 +9,7 @@ passes for each one that survives throughout: a small part of any evaluation tha
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -16,15 +17,17 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from athe_tf import attacks
 from athe_tf.attacks.engine.model_checks import SATURATED_MARGIN
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.evaluation.sanity_probe import MORE_STEPS, QUERIES, RESTARTS, STEPS, SanityProbe
+from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 
 # Attacks that should be ordered may differ by this much and still count as equal: they are not exact.
 SLACK = 0.01
 
+IMAGES, STEPS, MORE_STEPS, RESTARTS, QUERIES = 200, 10, 40, 3, 100
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 WITHOUT_GRADIENTS = "Not applicable: it needs gradients, and a file for another runtime has none."
 
@@ -44,6 +47,60 @@ class Check:
     detail: str
     numbers: dict = dataclasses.field(default_factory=dict)
     name: str = ""
+
+
+def _attack(name: str, **settings) -> functools.cached_property[AttackResult]:
+    """An attribute of a probe: the result of an attack, which is run when it is first needed."""
+    return functools.cached_property(lambda probe: probe.run(name, **settings))
+
+
+class SanityProbe:
+    """A model under a few cheap attacks, each run when it is first needed.
+
+    Args:
+        inputs: The model, its images and the threat model.
+        outcomes: What the attacks of the evaluation found.
+        verify: What independent code found.
+    """
+
+    def __init__(self, inputs: EvaluationInputs, outcomes: list[AttackOutcome], verify=()):
+        self.rows = np.flatnonzero(inputs.clean.correct)[:IMAGES]
+        self.inputs = inputs
+        self.outcomes = outcomes
+        self.verify = list(verify)
+        self.queries = self.gradients = 0
+
+    def run(self, name: str, **settings) -> AttackResult:
+        """Runs an attack on the images of the probe, by default in the threat model of the evaluation."""
+        threat = {"epsilon": self.inputs.epsilon, "norm": self.inputs.norm}
+        result = self.inputs.run(attacks.get(name, **{**threat, **settings}), self.rows)
+        self.queries += int(result.queries.sum())
+        self.gradients += int(result.gradients.sum())
+        return result
+
+    def survivors(self) -> np.ndarray | None:
+        """Which images survive all attacks of the evaluation; `None` if none of them covers all images."""
+        counted = [one.robust for one in self.outcomes if one.in_worst_case and one.robust is not None]
+        flags = [robust[self.rows] for robust in counted if len(robust) > self.rows.max(initial=0)]
+        return np.logical_and.reduce(flags) if flags else None
+
+    # A random point of the ball, without any gradient.
+    noise = _attack("pgd", steps=0)
+    fgsm = _attack("fgsm")
+    pgd = _attack("pgd", steps=STEPS, restarts=RESTARTS)
+    # On the cross-entropy of unscaled logits.
+    at_scale_one = _attack("pgd", steps=STEPS, logit_scale=1.0)
+    # At several scales and on the margin: the worst case per image.
+    sweep = _attack("pgd-scale-sweep", steps=STEPS)
+    # A black-box attack.
+    square = _attack("square", n_queries=QUERIES)
+    # Any image is allowed: the linf ball of radius one contains the whole box.
+    huge = _attack("cw-linf", epsilon=1.0, norm="linf", steps=2 * STEPS, restarts=RESTARTS)
+
+    @functools.cached_property
+    def longer_pgd(self) -> AttackResult:
+        """More, and shorter, steps."""
+        return self.run("pgd", steps=MORE_STEPS, step_size=2.5 * self.inputs.epsilon / MORE_STEPS)
 
 
 def _accuracy(result: AttackResult) -> float:
@@ -135,12 +192,8 @@ def gradients_are_usable(probe: SanityProbe) -> Check:
         PASSED if zero <= SLACK and nonfinite == 0 else FAILED,
         f"{zero:.1%} of {images} images have a zero gradient; {nonfinite:,} of {gradients:,} gradients were "
         "not finite.",
-        {
-            "zero": zero,
-            "nonfinite": nonfinite,
-            "nonfinite share": nonfinite / max(gradients, 1),
-            "gradients": gradients,
-        },
+        {"zero": zero, "nonfinite": nonfinite, "nonfinite share": nonfinite / max(gradients, 1)}
+        | {"gradients": gradients},
     )
 
 
@@ -218,13 +271,8 @@ def scale_does_not_matter(probe: SanityProbe) -> Check:
         f"Cross-entropy overestimates the accuracy of this model by {100 * (one - swept):.1f} points at "
         f"scale 1, and by {100 * (own - swept):.1f} at its own scale. For {missed:.1%} of {len(probe.rows)} "
         "images, only a sweep of scales finds an adversarial example.",
-        {
-            "ce at scale 1": one,
-            "ce at the model's scale": own,
-            "sweep": swept,
-            "overestimate at scale 1": one - swept,
-            "missed": missed,
-        },
+        {"ce at scale 1": one, "ce at the model's scale": own, "sweep": swept}
+        | {"overestimate at scale 1": one - swept, "missed": missed},
     )
 
 
@@ -309,13 +357,8 @@ def run_checks(probe: SanityProbe, progress=None) -> tuple[list[Check], dict]:
         if progress is not None:
             progress(done, len(CHECKS))
         checks.append(_run_check(name, function, probe))
-    cost = {
-        "images": len(probe.rows),
-        "queries": probe.queries,
-        "gradients": probe.gradients,
-        "seconds": round(time.perf_counter() - began, 2),
-    }
-    return checks, cost
+    cost = {"images": len(probe.rows), "queries": probe.queries, "gradients": probe.gradients}
+    return checks, cost | {"seconds": round(time.perf_counter() - began, 2)}
 
 
 def _run_check(name: str, function, probe: SanityProbe) -> Check:

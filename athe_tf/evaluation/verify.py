@@ -70,13 +70,10 @@ def verify(inputs: EvaluationInputs, peers) -> list[dict]:
             except InputError as error:
                 entries.append(entry | {"not_run": str(error)})
                 continue
-            ours = _our_accuracy(task) if ours is None else ours
+            if ours is None:
+                ours = float((~inputs.run(task.attack(), slice(IMAGES)).success).mean())
             entries.append(entry | {"ours": ours, "theirs": theirs, "difference": ours - theirs})
     return entries
-
-
-def _our_accuracy(task: PeerTask) -> float:
-    return float((~task.inputs.run(task.attack(), slice(IMAGES)).success).mean())
 
 
 def _their_accuracy(peer: str, task: PeerTask) -> float:

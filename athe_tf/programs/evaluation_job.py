@@ -21,7 +21,7 @@ from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported
 from athe_tf.report.writing import write
-from athe_tf.results.settings import LessCommonOptions
+from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import values_of
 

@@ -4,8 +4,9 @@
 | file | content |
 |---|---|
 | `reading.py`, `schemas/` | a saved evaluation with its training run; the published schemas |
-| `evaluation_page.py`, `sections/` | the page of one evaluation and its sections |
-| `comparison.py`, `comparison_page.py` | several evaluations side by side |
+| `pages.py` | the page of one evaluation, and of several |
+| `attack_sections.py`, `model_sections.py` | the sections of the page of one evaluation |
+| `comparison.py` | several evaluations side by side |
 | `model_card.py`, `robustbench.py` | the files that go with a model |
 | `writing.py` | writes all of these to disk |
 | `format.py` | numbers as text |

@@ -1,5 +1,5 @@
 from .comparison import Comparison, compare
-from .evaluation_page import render
+from .pages import render
 from .reading import SavedEvaluation, read_evaluation, schema
 from .writing import write, write_comparison
 

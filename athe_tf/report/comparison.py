@@ -70,8 +70,11 @@ class Row:
         return [one.config["seed"] for one in self.evaluations if one.config]
 
     @property
-    def folders(self) -> list[str]:
-        return [str(one.folder) for one in self.evaluations if one.folder is not None]
+    def origin(self) -> list[str]:
+        """Where the numbers come from."""
+        folders = [str(one.folder) for one in self.evaluations if one.folder is not None]
+        several = f"mean and standard deviation of seeds {', '.join(map(str, self.seeds))}"
+        return [*folders, several] if len(self.evaluations) > 1 else folders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,16 +99,9 @@ class Comparison:
     def __str__(self) -> str:
         body = [[row.label, *(str(row.cell(c) or NOTHING) for c in self.columns)] for row in self.rows]
         head, *lines = aligned([["accuracy in %", *self.columns], *body])
-        origins = [one_line(f"{row.label}: {', '.join(origin(row))}") for row in self.rows]
+        origins = [one_line(f"{row.label}: {', '.join(row.origin)}") for row in self.rows]
         warnings = [one_line(f"Warning: {text}") for text in self.warnings]
         return "\n".join([head, "-" * len(head), *lines, "", *origins, *warnings])
-
-
-def origin(row: Row) -> list[str]:
-    """Where the numbers of a row come from."""
-    if len(row.evaluations) == 1:
-        return row.folders
-    return [*row.folders, f"mean and standard deviation of seeds {', '.join(map(str, row.seeds))}"]
 
 
 def aligned(rows: list[list[str]]) -> list[str]:

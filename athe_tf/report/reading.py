@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.report.analyses import SavedAnalysis, find_analyses, read_analyses
+from athe_tf.drawing.png import SIGNATURE
 from athe_tf.results.file_format import AGAIN, FORMAT, evaluation_schema
 from athe_tf.results.json_files import check_finite, check_schema, check_version, read_json
 from athe_tf.results.pictures import check_examples
@@ -25,6 +25,11 @@ CONFIG = "config.json"
 CONFIG_FORMAT = 2
 # Numbers of `metrics.csv` that are larger are taken as infinite: no axis can show them.
 LARGEST = 1e30
+#: The folder of analyses inside an evaluation, or beside it.
+ANALYSES = "analysis"
+# Of all pictures of analyses together, so that a page stays small.
+MOST_BYTES = 2**20
+ANALYZE_AGAIN = "Run the analysis again."
 
 
 @functools.cache
@@ -43,6 +48,23 @@ def schema(name: str) -> dict:
         return evaluation_schema()
     files = importlib.resources.files("athe_tf.report")
     return json.loads(files.joinpath("schemas", f"{name}.schema.json").read_text(encoding="utf-8"))
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedAnalysis:
+    """An analysis with its pictures.
+
+    Attributes:
+        name: Of the analysis.
+        summary: What it shows, in a few words.
+        caption: What to see in the pictures, with numbers and settings.
+        pictures: The content of PNG files.
+    """
+
+    name: str
+    summary: str
+    caption: str
+    pictures: tuple[bytes, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,14 +173,13 @@ def _joined(result: Result, folder: pathlib.Path | None) -> SavedEvaluation:
         run = pathlib.Path(folder or ".") / result.run
         problem = problem_with_run(result, run)
         if problem is None:
-            parts = {
-                "training": read_metrics(run),
-                "best_epoch": read_best_epoch(run),
-                "config": read_config(run),
-            }
+            parts = {"training": read_metrics(run), "best_epoch": read_best_epoch(run)}
+            parts["config"] = read_config(run)
         else:
             notes.append(f"The training run '{result.run}' is left out: {problem}.")
-    place = None if folder is None else find_analyses(folder)
+    # Resolved: the parent of a relative path such as `.` has no name.
+    places = () if folder is None else (folder / ANALYSES, folder.resolve().parent / ANALYSES)
+    place = next((place for place in places if any(place.glob("*.json"))), None)
     analyses, remarks = ([], []) if place is None else read_analyses(place)
     return SavedEvaluation(result, folder=folder, notes=(*notes, *remarks), analyses=tuple(analyses), **parts)
 
@@ -227,3 +248,47 @@ def _numbers(row: dict) -> dict[str, float]:
             number = float(text)
             found[name] = number if abs(number) < LARGEST else math.nan
     return found
+
+
+def read_analyses(folder: pathlib.Path) -> tuple[list[SavedAnalysis], list[str]]:
+    """The finished analyses of a folder, and remarks about files that are left out."""
+    found, notes, size = [], [], 0
+    for path in sorted(folder.glob("*.json")):
+        try:
+            analysis = read_analysis(path)
+            size += sum(map(len, analysis.pictures)) if analysis else 0
+            check(size <= MOST_BYTES, f"The pictures up to '{path}' have more than {MOST_BYTES:,} bytes.")
+        except InputError as error:
+            notes.append(f"An analysis is left out: {error}")
+            continue
+        if analysis is not None:
+            found.append(analysis)
+    return found, notes
+
+
+def read_analysis(path: pathlib.Path) -> SavedAnalysis | None:
+    """An analysis from its JSON file; `None` if the file is another one, or has no pictures yet."""
+    content = read_json(path, ANALYZE_AGAIN)
+    if not isinstance(content, dict) or content.get("athe_tf") != "analysis":
+        return None
+    name, summary, caption, pictures = (
+        content.get(key) for key in ("analysis", "summary", "caption", "pictures")
+    )
+    if not (isinstance(name, str) and isinstance(summary, str) and isinstance(caption, str)):
+        raise InputError(f"'{path}' has no name, summary or caption. {ANALYZE_AGAIN}")
+    if not isinstance(pictures, list):
+        raise InputError(f"'{path}' has no list of pictures. {ANALYZE_AGAIN}")
+    found = tuple(read_picture(path.parent, picture) for picture in pictures)
+    return SavedAnalysis(name, summary, caption, found) if found else None
+
+
+def read_picture(folder: pathlib.Path, name) -> bytes:
+    """The content of a PNG file of a folder; no path that leads elsewhere is followed."""
+    plain = isinstance(name, str) and pathlib.PurePath(name).name == name
+    check(plain, f"'{folder}' names a picture outside of it: {str(name)[:60]!r}. {ANALYZE_AGAIN}")
+    path = folder / name
+    check(path.is_file() and not path.is_symlink(), f"There is no picture '{path}'. {ANALYZE_AGAIN}")
+    check(path.stat().st_size <= MOST_BYTES, f"'{path}' has more than {MOST_BYTES:,} bytes. {ANALYZE_AGAIN}")
+    content = path.read_bytes()
+    check(content.startswith(SIGNATURE), f"'{path}' is not a PNG file. {ANALYZE_AGAIN}")
+    return content

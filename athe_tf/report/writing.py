@@ -5,9 +5,8 @@ import pathlib
 
 from athe_tf.jobs.ownership import check_ours, signed
 from athe_tf.report.comparison import Comparison, compare
-from athe_tf.report.comparison_page import render_comparison
-from athe_tf.report.evaluation_page import render
 from athe_tf.report.model_card import model_card
+from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import as_saved
 from athe_tf.report.robustbench import keep_filled_in, model_info
 from athe_tf.utils.errors import InputError, check, first_line
@@ -38,11 +37,10 @@ def write(evaluation, folder=None) -> list[pathlib.Path]:
     check(place is not None, "This evaluation was not read from a folder. Name a `folder` to write to.")
     assert place is not None
     check_ours(*(place / name for name in WRITTEN))
-    texts = (
-        signed(render(saved)),
-        signed(model_card(saved)),
-        json.dumps(_model_info(saved, place / WRITTEN[-1]), indent=2, default=str) + "\n",
-    )
+    info, path = model_info(saved), place / WRITTEN[-1]
+    if path.exists():
+        info = keep_filled_in(info, json.loads(path.read_text(encoding="utf-8")))
+    texts = signed(render(saved)), signed(model_card(saved)), json.dumps(info, indent=2, default=str) + "\n"
     return [_write(place / name, text) for name, text in zip(WRITTEN, texts, strict=True)]
 
 
@@ -64,11 +62,6 @@ def write_comparison(evaluations, output) -> Comparison:
     comparison = compare([as_saved(evaluation) for evaluation in evaluations])
     _write(pathlib.Path(output), signed(render_comparison(comparison)))
     return comparison
-
-
-def _model_info(saved, path: pathlib.Path) -> dict:
-    info = model_info(saved)
-    return keep_filled_in(info, json.loads(path.read_text(encoding="utf-8"))) if path.exists() else info
 
 
 def _write(path: pathlib.Path, text: str) -> pathlib.Path:

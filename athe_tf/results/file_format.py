@@ -4,32 +4,60 @@ The types are the only home of the format: `evaluation_schema` makes the schema 
 
     python -m athe_tf.results.file_format > athe_tf/report/schemas/evaluation.schema.json
 """
+# ruff: noqa: UP013
 
+import dataclasses
 import functools
 import inspect
 import json
 import types
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    TypedDict,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+import typing
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from athe_tf.results.json_files import check_schema, check_version
-from athe_tf.results.settings import settings_schema
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.options import json_schema, option
 
 #: The version of `evaluation.json` that is written.
 FORMAT = 3
 AGAIN = "Run the evaluation again."
 # The id of warnings of older formats, which have none.
 UNNAMED = "unnamed"
+#: Packages that can repeat our attacks with independent code.
+PEERS = ("art", "cleverhans", "foolbox")
+
+
+@dataclasses.dataclass(frozen=True)
+class LessCommonOptions:
+    """What `EvaluationOptions` and `bin/evaluate` have in common; recorded in the result if chosen.
+
+    An option that is added here is an argument of the one, a flag of the other, an entry of `settings` in
+    `evaluation.json` if it was chosen, and a property in its schema.
+    """
+
+    epsilons: Sequence[float] = option((), "Further radii for every attack, for a curve.", after="epsilon")
+    verify_with: Sequence[str] = option((), f"Repeat FGSM and PGD-20 with: {', '.join(PEERS)}.")
+    corruptions: str | None = option(
+        None,
+        "Also measure common corruptions: generated, folder:PATH with the genuine .npy or JPEG files, or a "
+        "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
+    )
+    corruption_resize: int | None = option(
+        None, "Resize JPEG files of ImageNet-C to this before the crop; 256 in the HE paper's code.", above=0
+    )
+    margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]", least=0)
+    logit_scale: str | float = option(
+        "model", "Scale of hypersphere logits for attacks that depend on it: model, or a number."
+    )
+    probabilities: bool = option(False, "Attack the logarithms of a softmax that cannot be removed.")
+    max_passes: int | None = option(
+        None,
+        "Stop each attack on an image after this many forward and backward passes.",
+        above=0,
+        after="max_examples",
+    )
+
 
 # A type, what else must hold, and how messages call it: "expected ..., received ...".
 _COUNT, _LENGTH, _SHARE = ({"minimum": 0, "maximum": most} for most in (1e15, 1e6, 1))
@@ -52,7 +80,10 @@ Difference = Annotated[float, {"minimum": -1, "maximum": 1}, "a number from -1 t
 Edge = Annotated[float, {"minimum": -1e6, "maximum": 1e6}, "a number"]
 Truth = Annotated[bool, "true or false"]
 Free = Annotated[dict[str, Any], "an object"]
-Settings = Annotated[dict[str, Any], {"properties": settings_schema()}, "an object"]
+_RECORDED = {
+    one.name: json_schema(LessCommonOptions, one.name) for one in dataclasses.fields(LessCommonOptions)
+}
+Settings = Annotated[dict[str, Any], {"properties": _RECORDED}, "an object"]
 Digest = Annotated[
     str,
     {"pattern": "^[0-9a-f]{64}$"},
@@ -63,188 +94,100 @@ Flags = Annotated[dict[str, Bits], "one text per attack"]
 Status = Annotated[Literal["passed", "failed", "not run"], "'passed', 'failed' or 'not run'"]
 
 
-class Warned(TypedDict):
-    """A warning, with an 'id' that stays the same when its 'text' changes."""
+# Objects in the functional form, which is short: a name, its keys, and the description in the schema.
+Warned = TypedDict("Warned", {"id": Text, "text": Text})
+Warned.__doc__ = "A warning, with an 'id' that stays the same when its 'text' changes."
 
-    id: Text
-    text: Text
+ThreatModel = TypedDict("ThreatModel", {
+    "norm": Text, "epsilon": Number,
+    "worst_case_accuracy": NotRequired[Share], "worst_case_interval": NotRequired[Interval],
+})  # fmt: skip
+ThreatModel.__doc__ = "A threat model, with 'norm' and 'epsilon'; its worst case if there are several."
 
+ModelRole = TypedDict("ModelRole", {"name": Text, "kind": NotRequired[Text], "digest": NotRequired[Text]})
+ModelRole.__doc__ = "The model that judges images, or the one that attacks take gradients from."
 
-class ThreatModel(TypedDict):
-    """A threat model, with 'norm' and 'epsilon'; its worst case if there are several."""
+Randomized = TypedDict("Randomized", {
+    "passes": Positive, "needed": Positive, "mean_accuracy": NotRequired[Share],
+    "majority_accuracy": NotRequired[Share], "lower_bound": NotRequired[Share],
+})  # fmt: skip
+Randomized.__doc__ = (
+    "How a randomized model was judged: an image is broken if 'needed' of 'passes' passes are wrong."
+)
 
-    norm: Text
-    epsilon: Number
-    worst_case_accuracy: NotRequired[Share]
-    worst_case_interval: NotRequired[Interval]
+Requirement = TypedDict("Requirement", {
+    "requirement": Text, "measured": NotRequired[OptionalShare], "met": Truth, "detail": NotRequired[Text],
+})  # fmt: skip
+Requirement.__doc__ = "A requirement that was declared before the evaluation, and its outcome."
 
+ProvedBits = Annotated[str, {"pattern": "^[01?]*$"}, "one 0, 1 or ? per image"]
+Verified = TypedDict("Verified", {"tool": Text, "norm": Text, "epsilon": Number, "flags": ProvedBits})
+Verified.__doc__ = "What a verifier proved: per image 1 (robust), 0 (not robust) or ? (unknown)."
 
-class ModelRole(TypedDict):
-    """The model that judges images, or the one that attacks take gradients from."""
+PassesPerImage = TypedDict("PassesPerImage", {"forward": Seconds, "backward": Seconds})
+PassesPerImage.__doc__ = "Forward and backward passes, averaged over the images."
 
-    name: Text
-    kind: NotRequired[Text]
-    digest: NotRequired[Text]
+EightBitCounts = TypedDict("EightBitCounts", {"tested": Count, "still_adversarial": Count})
+EightBitCounts.__doc__ = "How many adversarial examples were rounded to 8 bits, and are still adversarial."
 
+EightBit = TypedDict("EightBit", {
+    "tested": Positive, "still_adversarial": Count, "accuracy": Share, "interval": Interval,
+    "flags": NotRequired[Flags],
+})  # fmt: skip
+EightBit.__doc__ = "The worst case if adversarial examples are rounded to 8 bits."
 
-class Randomized(TypedDict):
-    """How a randomized model was judged: an image is broken if 'needed' of 'passes' passes are wrong."""
+Stage = TypedDict("Stage", {"name": Text, "accuracy": Share, "seconds": Seconds})
+Stage.__doc__ = "A stage of a cascade."
 
-    passes: Positive
-    needed: Positive
-    mean_accuracy: NotRequired[Share]
-    majority_accuracy: NotRequired[Share]
-    lower_bound: NotRequired[Share]
-
-
-class Requirement(TypedDict):
-    """A requirement that was declared before the evaluation, and its outcome."""
-
-    requirement: Text
-    measured: NotRequired[OptionalShare]
-    met: Truth
-    detail: NotRequired[Text]
-
-
-class Verified(TypedDict):
-    """What a verifier proved: per image 1 (robust), 0 (not robust) or ? (unknown)."""
-
-    tool: Text
-    norm: Text
-    epsilon: Number
-    flags: Annotated[str, {"pattern": "^[01?]*$"}, "one 0, 1 or ? per image"]
-
-
-class PassesPerImage(TypedDict):
-    """Forward and backward passes, averaged over the images."""
-
-    forward: Seconds
-    backward: Seconds
-
-
-class EightBitCounts(TypedDict):
-    """How many adversarial examples were rounded to 8 bits, and are still adversarial."""
-
-    tested: Count
-    still_adversarial: Count
-
-
-class EightBit(TypedDict):
-    """The worst case if adversarial examples are rounded to 8 bits."""
-
-    tested: Positive
-    still_adversarial: Count
-    accuracy: Share
-    interval: Interval
-    flags: NotRequired[Flags]
-
-
-class Stage(TypedDict):
-    """A stage of a cascade."""
-
-    name: Text
-    accuracy: Share
-    seconds: Seconds
-
-
-class AttackEntry(TypedDict):
-    """An object that describes an attack."""
-
-    name: Text
-    not_run: NotRequired[Text]
-    accuracy: NotRequired[Share]
-    interval: NotRequired[Interval]
-    examples: NotRequired[Count]
-    seconds: NotRequired[Seconds]
-    queries: NotRequired[Count]
-    gradients: NotRequired[Count]
-    passes_per_image: NotRequired[PassesPerImage]
-    source_queries: NotRequired[Count]
-    source_gradients: NotRequired[Count]
-    nonfinite_gradients: NotRequired[Count]
-    median_norm: NotRequired[OptionalLength]
-    eight_bit: NotRequired[EightBitCounts]
-    epsilon: NotRequired[Length]
-    norm: NotRequired[Text]
-    settings: NotRequired[Free]
-    in_worst_case: NotRequired[Truth]
-    remarks: NotRequired[Texts]
-    stages: NotRequired[Annotated[list[Stage], "a list of stages"]]
-    norms: NotRequired[Annotated[list[OptionalLength], "a list of numbers"]]
-    broken_passes: NotRequired[Counts]
-
+AttackEntry = TypedDict("AttackEntry", {
+    "name": Text, "not_run": NotRequired[Text], "accuracy": NotRequired[Share],
+    "interval": NotRequired[Interval], "examples": NotRequired[Count], "seconds": NotRequired[Seconds],
+    "queries": NotRequired[Count], "gradients": NotRequired[Count],
+    "passes_per_image": NotRequired[PassesPerImage], "source_queries": NotRequired[Count],
+    "source_gradients": NotRequired[Count], "nonfinite_gradients": NotRequired[Count],
+    "median_norm": NotRequired[OptionalLength], "eight_bit": NotRequired[EightBitCounts],
+    "epsilon": NotRequired[Length], "norm": NotRequired[Text], "settings": NotRequired[Free],
+    "in_worst_case": NotRequired[Truth], "remarks": NotRequired[Texts],
+    "stages": NotRequired[Annotated[list[Stage], "a list of stages"]],
+    "norms": NotRequired[Annotated[list[OptionalLength], "a list of numbers"]],
+    "broken_passes": NotRequired[Counts],
+})  # fmt: skip
+AttackEntry.__doc__ = "An object that describes an attack."
 
 #: An attack that was run has numbers, any other has a reason.
-Attack = Annotated[
-    AttackEntry,
-    {
-        "if": {"required": ["not_run"]},
-        "then": {"properties": {"accuracy": False}},
-        "else": {
-            "required": [
-                "accuracy", "interval", "examples", "seconds", "queries", "gradients", "nonfinite_gradients",
-                "median_norm", "settings", "in_worst_case",
-            ]
-        },
-    },
-]  # fmt: skip
+Attack = Annotated[AttackEntry, {
+    "if": {"required": ["not_run"]}, "then": {"properties": {"accuracy": False}},
+    "else": {"required": [
+        "accuracy", "interval", "examples", "seconds", "queries", "gradients", "nonfinite_gradients",
+        "median_norm", "settings", "in_worst_case",
+    ]},
+}]  # fmt: skip
 
+PerClass = TypedDict("PerClass", {"clean": Shares, "worst_case": Shares, "count": Counts})
+PerClass.__doc__ = "An object with one value per class."
 
-class PerClass(TypedDict):
-    """An object with one value per class."""
+CurvePoint = TypedDict("CurvePoint", {"epsilon": Length, "accuracy": Share, "interval": Interval})
+CurvePoint.__doc__ = "A point of the curve."
 
-    clean: Shares
-    worst_case: Shares
-    count: Counts
+Check = TypedDict("Check", {"name": Text, "status": Status, "detail": Text, "numbers": NotRequired[Free]})
+Check.__doc__ = "A sanity check."
 
+Bin = TypedDict("Bin", {"confidence": OptionalShare, "accuracy": OptionalShare, "count": Count})
+Bin.__doc__ = "A bin of a reliability diagram."
 
-class CurvePoint(TypedDict):
-    """A point of the curve."""
+Reliability = TypedDict("Reliability", {
+    "ece": OptionalShare, "bins": Annotated[list[Bin], "a list of bins"], "attack": NotRequired[Text],
+    "examples": NotRequired[Count],
+})  # fmt: skip
+Reliability.__doc__ = "An object with 'ece' and 'bins'."
 
-    epsilon: Length
-    accuracy: Share
-    interval: Interval
+Calibration = TypedDict(
+    "Calibration", {"clean": NotRequired[Reliability], "adversarial": NotRequired[Reliability]}
+)
+Calibration.__doc__ = "An object with 'clean' and 'adversarial'."
 
-
-class Check(TypedDict):
-    """A sanity check."""
-
-    name: Text
-    status: Status
-    detail: Text
-    numbers: NotRequired[Free]
-
-
-class Bin(TypedDict):
-    """A bin of a reliability diagram."""
-
-    confidence: OptionalShare
-    accuracy: OptionalShare
-    count: Count
-
-
-class Reliability(TypedDict):
-    """An object with 'ece' and 'bins'."""
-
-    ece: OptionalShare
-    bins: Annotated[list[Bin], "a list of bins"]
-    attack: NotRequired[Text]
-    examples: NotRequired[Count]
-
-
-class Calibration(TypedDict):
-    """An object with 'clean' and 'adversarial'."""
-
-    clean: NotRequired[Reliability]
-    adversarial: NotRequired[Reliability]
-
-
-class AngleCounts(TypedDict):
-    """An object with two histograms."""
-
-    true: Counts
-    nearest_wrong: Counts
-    attack: NotRequired[Text]
+AngleCounts = TypedDict("AngleCounts", {"true": Counts, "nearest_wrong": Counts, "attack": NotRequired[Text]})
+AngleCounts.__doc__ = "An object with two histograms."
 
 
 class Angles(AngleCounts):
@@ -254,105 +197,65 @@ class Angles(AngleCounts):
     adversarial: NotRequired[AngleCounts]
 
 
-class Corruptions(TypedDict):
-    """An object with accuracies under corruptions."""
+Corruptions = TypedDict("Corruptions", {
+    "generated": NotRequired[Truth], "source": NotRequired[Text], "protocol": NotRequired[Text],
+    "examples": NotRequired[Count], "severities": Counts,
+    "accuracy": Annotated[dict[str, Shares], "an object with one list per corruption"],
+    "groups": NotRequired[Annotated[dict[str, OptionalShare], "an object with one number per group"]],
+    "mca": NotRequired[Share], "mean_error": NotRequired[Share], "mce": NotRequired[Length],
+    "remarks": NotRequired[Texts],
+})  # fmt: skip
+Corruptions.__doc__ = "An object with accuracies under corruptions."
 
-    generated: NotRequired[Truth]
-    source: NotRequired[Text]
-    protocol: NotRequired[Text]
-    examples: NotRequired[Count]
-    severities: Counts
-    accuracy: Annotated[dict[str, Shares], "an object with one list per corruption"]
-    groups: NotRequired[Annotated[dict[str, OptionalShare], "an object with one number per group"]]
-    mca: NotRequired[Share]
-    mean_error: NotRequired[Share]
-    mce: NotRequired[Length]
-    remarks: NotRequired[Texts]
+_CrossCheck = TypedDict("_CrossCheck", {
+    "tool": Text, "attack": Text, "ours": NotRequired[Share], "theirs": NotRequired[Share],
+    "difference": NotRequired[Difference], "not_run": NotRequired[Text],
+})  # fmt: skip
+_CrossCheck.__doc__ = "A comparison with another package."
+_UNLESS_NOT_RUN = {"if": {"required": ["not_run"]}, "else": {"required": ["ours", "theirs", "difference"]}}
+CrossCheck = Annotated[_CrossCheck, _UNLESS_NOT_RUN]
 
+Conversion = TypedDict("Conversion", {
+    "parent": Text, "clean_accuracy": Share, "worst_case_accuracy": Share, "attacks": Texts,
+    "same_predictions": Share, "mean_difference": Length, "largest_difference": Length,
+})  # fmt: skip
+Conversion.__doc__ = "An object that compares a file with the model that it was made of."
 
-class _CrossCheck(TypedDict):
-    """A comparison with another package."""
-
-    tool: Text
-    attack: Text
-    ours: NotRequired[Share]
-    theirs: NotRequired[Share]
-    difference: NotRequired[Difference]
-    not_run: NotRequired[Text]
-
-
-CrossCheck = Annotated[
-    _CrossCheck,
-    {"if": {"required": ["not_run"]}, "else": {"required": ["ours", "theirs", "difference"]}},
-]
+Transfer = TypedDict("Transfer", {
+    "sources": Texts, "targets": Texts, "attack": NotRequired[Text], "clean": NotRequired[Shares],
+    "accuracy": Annotated[list[Shares], "a list of rows"],
+})  # fmt: skip
+Transfer.__doc__ = "An object with a transfer matrix."
 
 
-class Conversion(TypedDict):
-    """An object that compares a file with the model that it was made of."""
-
-    parent: Text
-    clean_accuracy: Share
-    worst_case_accuracy: Share
-    attacks: Texts
-    same_predictions: Share
-    mean_difference: Length
-    largest_difference: Length
-
-
-class Transfer(TypedDict):
-    """An object with a transfer matrix."""
-
-    sources: Texts
-    targets: Texts
-    attack: NotRequired[Text]
-    clean: NotRequired[Shares]
-    accuracy: Annotated[list[Shares], "a list of rows"]
-
-
-class EvaluationFile(TypedDict):
-    """An object that says what an evaluation found; keys that do not apply are absent."""
-
-    format: Annotated[Literal[3], "the version of this format"]
-    model: Text
-    dataset: Text
-    examples: Count
-    epsilon: Number
-    norm: Text
-    seed: Seed
-    verdict: Text
-    clean_accuracy: Share
-    clean_interval: Interval
-    worst_case_accuracy: Share
-    worst_case_interval: Interval
-    attacks: Annotated[list[Attack], "a list of attacks"]
-    warnings: Annotated[list[Warned], "a list of warnings"]
-    versions: Free
-    threat_models: Annotated[list[ThreatModel], {"minItems": 1}, "a list of threat models"]
-    protocol: NotRequired[Text]
-    command: NotRequired[Text]
-    settings: NotRequired[Settings]
-    run: NotRequired[Annotated[str, "the folder of the training run, relative to the folder of this file"]]
-    run_digest: NotRequired[Digest]
-    images_fingerprint: NotRequired[Text]
-    classes: NotRequired[Count]
-    class_names: NotRequired[Texts]
-    labels: NotRequired[Counts]
-    flags: NotRequired[Flags]
-    per_class: NotRequired[PerClass]
-    eight_bit: NotRequired[EightBit]
-    judge: NotRequired[ModelRole]
-    gradient_source: NotRequired[ModelRole]
-    randomized: NotRequired[Randomized]
-    requirements: NotRequired[Annotated[list[Requirement], "a list of requirements"]]
-    verified: NotRequired[Annotated[list[Verified], "a list of verified verdicts"]]
-    conversion: NotRequired[Conversion]
-    curve: NotRequired[Annotated[list[CurvePoint], "a list of points"]]
-    checks: NotRequired[Annotated[list[Check], "a list of sanity checks"]]
-    calibration: NotRequired[Calibration]
-    angles: NotRequired[Angles]
-    corruptions: NotRequired[Corruptions]
-    verify: NotRequired[Annotated[list[CrossCheck], "a list of comparisons"]]
-    transfer: NotRequired[Transfer]
+_RUN = "the folder of the training run, relative to the folder of this file"
+EvaluationFile = TypedDict("EvaluationFile", {
+    "format": Annotated[Literal[3], "the version of this format"],
+    "model": Text, "dataset": Text, "examples": Count, "epsilon": Number, "norm": Text, "seed": Seed,
+    "verdict": Text, "clean_accuracy": Share, "clean_interval": Interval,
+    "worst_case_accuracy": Share, "worst_case_interval": Interval,
+    "attacks": Annotated[list[Attack], "a list of attacks"],
+    "warnings": Annotated[list[Warned], "a list of warnings"],
+    "versions": Free,
+    "threat_models": Annotated[list[ThreatModel], {"minItems": 1}, "a list of threat models"],
+    "protocol": NotRequired[Text], "command": NotRequired[Text], "settings": NotRequired[Settings],
+    "run": NotRequired[Annotated[str, _RUN]], "run_digest": NotRequired[Digest],
+    "images_fingerprint": NotRequired[Text], "classes": NotRequired[Count],
+    "class_names": NotRequired[Texts], "labels": NotRequired[Counts], "flags": NotRequired[Flags],
+    "per_class": NotRequired[PerClass], "eight_bit": NotRequired[EightBit],
+    "judge": NotRequired[ModelRole], "gradient_source": NotRequired[ModelRole],
+    "randomized": NotRequired[Randomized],
+    "requirements": NotRequired[Annotated[list[Requirement], "a list of requirements"]],
+    "verified": NotRequired[Annotated[list[Verified], "a list of verified verdicts"]],
+    "conversion": NotRequired[Conversion],
+    "curve": NotRequired[Annotated[list[CurvePoint], "a list of points"]],
+    "checks": NotRequired[Annotated[list[Check], "a list of sanity checks"]],
+    "calibration": NotRequired[Calibration], "angles": NotRequired[Angles],
+    "corruptions": NotRequired[Corruptions],
+    "verify": NotRequired[Annotated[list[CrossCheck], "a list of comparisons"]],
+    "transfer": NotRequired[Transfer],
+})  # fmt: skip
+EvaluationFile.__doc__ = "An object that says what an evaluation found; keys that do not apply are absent."
 
 
 @functools.cache
@@ -379,7 +282,7 @@ _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", types
 
 def _schema(hint: Any, parts: dict[str, dict]) -> dict:
     """The schema of a type; schemas of objects are added to `parts`."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is NotRequired:
         return _schema(arguments[0], parts)
     if origin is Annotated:
@@ -396,7 +299,7 @@ def _schema(hint: Any, parts: dict[str, dict]) -> dict:
         return {"const": arguments[0]} if len(arguments) == 1 else {"enum": list(arguments)}
     if origin is types.UnionType:
         return {"type": [_KINDS[kind] for kind in arguments]}
-    if is_typeddict(hint):
+    if typing.is_typeddict(hint):
         name = hint.__name__.strip("_")
         parts[name] = _object(hint, parts)
         return {"$ref": f"#/$defs/{name}"}
@@ -404,7 +307,7 @@ def _schema(hint: Any, parts: dict[str, dict]) -> dict:
 
 
 def _object(hint: Any, parts: dict[str, dict]) -> dict:
-    hints = get_type_hints(hint, include_extras=True)
+    hints = typing.get_type_hints(hint, include_extras=True)
     meaning = inspect.getdoc(hint).removesuffix(".")  # type: ignore[union-attr]
     return {
         "description": meaning[0].lower() + meaning[1:],

@@ -1,6 +1,7 @@
 """What an evaluation found: per-example flags first, everything else computed from them."""
 
 import dataclasses
+import functools
 import html
 import importlib.metadata
 import json
@@ -9,8 +10,7 @@ import os
 import pathlib
 import platform
 import sys
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -33,22 +33,17 @@ CLOSE = 1e-9
 T = TypeVar("T")
 
 
-class derived(Generic[T]):
+class derived(functools.cached_property[T]):
     """A property that is computed from flags; an object that was read from a file has the file's value.
 
     Instance attributes come before descriptors without `__set__`, so `vars(one)[name] = value` is enough.
+    Nothing is cached: attacks and warnings are added while an evaluation is running.
     """
 
-    def __init__(self, compute: Callable[[Any], T]):
-        self.compute = compute
-        self.__doc__ = compute.__doc__
+    if not TYPE_CHECKING:
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> "derived[T]": ...
-    @overload
-    def __get__(self, instance: object, owner: type | None = None) -> T: ...
-    def __get__(self, instance, owner=None):
-        return self if instance is None else self.compute(instance)
+        def __get__(self, instance, owner=None):
+            return self if instance is None else self.func(instance)
 
 
 class Notice(str):
@@ -198,30 +193,19 @@ class AttackOutcome:
         if not self.was_run:
             return {"name": self.name, "not_run": self.not_run}
         entry = {
-            "name": self.name,
-            "accuracy": self.accuracy,
-            "interval": self.interval,
-            "examples": self.image_count,
-            "seconds": round(self.seconds, 2),
-            "queries": self.queries,
-            "gradients": self.gradients,
-            "passes_per_image": self.passes_per_image,
-            "nonfinite_gradients": self.nonfinite,
-            "median_norm": self.median_norm,
-            "settings": self.settings,
-            "in_worst_case": self.in_worst_case,
-        }
+            "name": self.name, "accuracy": self.accuracy, "interval": self.interval,
+            "examples": self.image_count, "seconds": round(self.seconds, 2), "queries": self.queries,
+            "gradients": self.gradients, "passes_per_image": self.passes_per_image,
+            "nonfinite_gradients": self.nonfinite, "median_norm": self.median_norm,
+            "settings": self.settings, "in_worst_case": self.in_worst_case,
+        }  # fmt: skip
         optional = {
-            "eight_bit": self.eight_bit_counts,
-            "epsilon": self.epsilon,
-            "norm": self.norm,
-            "remarks": self.remarks or None,
-            "stages": self.stages or None,
+            "eight_bit": self.eight_bit_counts, "epsilon": self.epsilon, "norm": self.norm,
+            "remarks": self.remarks or None, "stages": self.stages or None,
             "norms": None if self.norms is None or not self.minimum_norm else list(map(_rounded, self.norms)),
-            "source_queries": self.source_queries,
-            "source_gradients": self.source_gradients,
+            "source_queries": self.source_queries, "source_gradients": self.source_gradients,
             "broken_passes": None if self.broken_passes is None else self.broken_passes.tolist(),
-        }
+        }  # fmt: skip
         return entry | {key: value for key, value in optional.items() if value is not None}
 
     @classmethod
@@ -402,10 +386,9 @@ class Result:
         return {
             "tested": sum(each["tested"] for each in counts),
             "still_adversarial": sum(each["still_adversarial"] for each in counts),
-            "accuracy": float(robust.mean()),
-            "interval": interval_of(robust),
+            "accuracy": float(robust.mean()), "interval": interval_of(robust),
             "flags": {one.name: _bits(flags) for flags, one in rounded},
-        }
+        }  # fmt: skip
 
     @derived
     def curve(self) -> list[file_format.CurvePoint]:
@@ -486,10 +469,9 @@ class Result:
         )
 
     def __getitem__(self, name: str) -> AttackOutcome:
-        for attack in self.attacks:
-            if attack.name == name:
-                return attack
-        raise InputError(f"There is no attack '{name}' in this result: {[a.name for a in self.attacks]}.")
+        named = {attack.name: attack for attack in reversed(self.attacks)}
+        check(name in named, f"There is no attack '{name}' in this result: {[a.name for a in self.attacks]}.")
+        return named[name]
 
     def __repr__(self) -> str:
         return text_table(self)
@@ -506,29 +488,19 @@ class Result:
         """
         share, interval = self._worst_case
         found = {
-            "format": FORMAT,
-            "model": self.model,
-            "dataset": self.dataset,
-            "examples": self.examples,
-            "epsilon": self.epsilon_text,
-            "norm": self.norm,
+            "format": FORMAT, "model": self.model, "dataset": self.dataset, "examples": self.examples,
+            "epsilon": self.epsilon_text, "norm": self.norm,
             "threat_models": self.threat_models or [{"norm": self.norm, "epsilon": self.epsilon_text}],
-            "seed": self.seed,
-            "verdict": self.verdict,
-            "clean_accuracy": self.clean_accuracy,
-            "clean_interval": self.clean_interval,
-            "attacks": [attack.to_dict() for attack in self.attacks],
+            "seed": self.seed, "verdict": self.verdict, "clean_accuracy": self.clean_accuracy,
+            "clean_interval": self.clean_interval, "attacks": [attack.to_dict() for attack in self.attacks],
             # Without attacks this is the clean accuracy; the verdict says so.
-            "worst_case_accuracy": share,
-            "worst_case_interval": interval,
+            "worst_case_accuracy": share, "worst_case_interval": interval,
             "warnings": [{"id": getattr(one, "id", UNNAMED), "text": str(one)} for one in self.warnings],
             **({"classes": self.classes} if self.classes is not None else {}),
             **({"labels": np.asarray(self.labels).tolist()} if self.labels is not None else {}),
             **{name: getattr(self, name) for name in (*_STORED, *_DERIVED) if getattr(self, name)},
-            **self._training_run(folder),
-            "flags": self.flags,
-            "versions": self.versions,
-        }
+            **self._training_run(folder), "flags": self.flags, "versions": self.versions,
+        }  # fmt: skip
         return _finite(found)
 
     @property
@@ -544,10 +516,8 @@ class Result:
         if self.run is None or not (pathlib.Path(self.run) / "config.json").is_file():
             return {}
         place = os.path.relpath(os.path.realpath(self.run), os.path.realpath(folder or "."))
-        return {
-            "run": pathlib.Path(place).as_posix(),
-            "run_digest": file_digest(pathlib.Path(self.run) / "config.json"),
-        }
+        digest = file_digest(pathlib.Path(self.run) / "config.json")
+        return {"run": pathlib.Path(place).as_posix(), "run_digest": digest}
 
     @classmethod
     def from_dict(cls, data: dict, place: str = "This dictionary") -> "Result":
@@ -687,12 +657,8 @@ def _rounded(norm) -> float | None:
 
 
 def _versions() -> dict[str, str]:
-    packages = ("tensorflow", "keras", "numpy")
-    return {
-        "athe_tf": __version__,
-        **{name: _version(name) for name in packages},
-        "python": platform.python_version(),
-    }
+    packages = {name: _version(name) for name in ("tensorflow", "keras", "numpy")}
+    return {"athe_tf": __version__, **packages, "python": platform.python_version()}
 
 
 def _version(package: str) -> str:

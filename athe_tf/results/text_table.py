@@ -1,8 +1,9 @@
 """An evaluation as the table that `print` shows."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from athe_tf.results.file_format import Conversion, CrossCheck, EightBit
+from athe_tf.results.file_format import Check, Conversion, EightBit
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.streams import printable
 
@@ -16,8 +17,11 @@ def text_table(result: "Result") -> str:
         f"{result.model} on {result.examples} images of {result.dataset}",
         f"{result.norm}, epsilon {result.epsilon_text}, seed {result.seed}",
     ]
-    for make in _BLOCKS:
-        block = make(result)
+    sentences = eight_bit_sentence(result.eight_bit), conversion_sentence(result.conversion)
+    blocks = [_accuracies(result), *([text] for text in sentences if text), _cascades(result), _curve(result)]
+    blocks += [_checks(result), _corruptions(result), _transfer(result), _verification(result)]
+    blocks.append([f"Warning: {text}" for text in result.warnings])
+    for block in blocks:
         lines.extend(["", *block] if block else [])
     # Names that were read from a file may come from anybody.
     return "\n".join(printable(line).replace("\n", " ") for line in lines)
@@ -96,16 +100,6 @@ def conversion_sentence(found: Conversion | None) -> str | None:
     )
 
 
-def _eight_bit(result: "Result") -> list[str]:
-    sentence = eight_bit_sentence(result.eight_bit)
-    return [] if sentence is None else [sentence]
-
-
-def _conversion(result: "Result") -> list[str]:
-    sentence = conversion_sentence(result.conversion)
-    return [] if sentence is None else [sentence]
-
-
 def _cascades(result: "Result") -> list[str]:
     return [
         f"{attack.name}: after "
@@ -122,15 +116,25 @@ def _curve(result: "Result") -> list[str]:
     return ["epsilon       worst case", *rows] if rows else []
 
 
+def tally(checks: Sequence[Check]) -> str:
+    """The number of checks that passed, failed and were not run.
+
+    Example:
+
+    >>> tally([{"status": "passed"}, {"status": "passed"}, {"status": "not run"}])
+    '2 passed, 0 failed, 1 not run'
+    """
+    statuses = [check["status"] for check in checks]
+    return ", ".join(f"{statuses.count(status)} {status}" for status in ("passed", "failed", "not run"))
+
+
 def _checks(result: "Result") -> list[str]:
-    statuses = [check["status"] for check in result.checks]
-    counts = ", ".join(f"{statuses.count(status)} {status}" for status in ("passed", "failed", "not run"))
     names: dict[tuple[str, str], list[str]] = {}  # several checks may have one reason
     for check in result.checks:
         if check["status"] != "passed":
             names.setdefault((check["status"], check["detail"]), []).append(check["name"])
     lines = [f"  {status}: {'; '.join(found)}. {detail}" for (status, detail), found in names.items()]
-    return [f"Sanity checks: {counts}", *lines] if result.checks else []
+    return [f"Sanity checks: {tally(result.checks)}", *lines] if result.checks else []
 
 
 def _corruptions(result: "Result") -> list[str]:
@@ -158,20 +162,9 @@ def _transfer(result: "Result") -> list[str]:
 
 
 def _verification(result: "Result") -> list[str]:
-    return [f"{entry['tool']}, {entry['attack']}: {_verified(entry)}" for entry in result.verify]
-
-
-def _verified(entry: CrossCheck) -> str:
-    if "not_run" in entry:
-        return f"not run: {entry['not_run']}"
-    return f"{_percent(entry['theirs'])} there, {_percent(entry['ours'])} here"
-
-
-def _warnings(result: "Result") -> list[str]:
-    return [f"Warning: {text}" for text in result.warnings]
-
-
-_BLOCKS = (
-    _accuracies, _eight_bit, _conversion, _cascades, _curve, _checks, _corruptions, _transfer, _verification,
-    _warnings,
-)  # fmt: skip
+    return [
+        f"{one['tool']}, {one['attack']}: "
+        + (f"not run: {one['not_run']}" if "not_run" in one else
+           f"{_percent(one['theirs'])} there, {_percent(one['ours'])} here")
+        for one in result.verify
+    ]  # fmt: skip

@@ -20,7 +20,7 @@ from athe_tf.evaluation.corruptions import (
     source_identity,
 )
 from athe_tf.jobs.journal import Journal
-from athe_tf.report.sections.corruptions import summary
+from athe_tf.report.attack_sections import summary
 from athe_tf.utils.errors import InputError
 
 

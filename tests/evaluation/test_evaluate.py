@@ -361,7 +361,7 @@ def test_the_clean_pass_is_made_once_and_handed_on(linear, monkeypatch):
         return clean_logits(victim, x, batch_size)
 
     monkeypatch.setattr("athe_tf.attacks.engine.driver.clean_logits", counted)
-    monkeypatch.setattr("athe_tf.evaluation.clean.clean_logits", counted)
+    monkeypatch.setattr("athe_tf.evaluation.model_diagnosis.clean_logits", counted)
     names = ["fgsm", "pgd-3x2", "autoattack-smoke"]
     result = athe_tf.evaluate(linear, (IMAGES, y), attacks=names, epsilon=0.02, checks=False)
     assert passes == [60]

@@ -18,7 +18,7 @@ import importlib.util, inspect, json, pathlib, sys
 
 import numpy as np
 
-spec = importlib.util.find_spec("athe_tf.results.settings")
+spec = importlib.util.find_spec("athe_tf.results.file_format")
 source = pathlib.Path(spec.origin).read_text()
 place = "    probabilities: bool = option("
 assert source.count(place) == 1

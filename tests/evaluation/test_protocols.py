@@ -11,7 +11,7 @@ import athe_tf.evaluation.evaluator as evaluator
 from athe_tf import attacks, models
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.attacks.transfer import transfer_matrix
-from athe_tf.evaluation.attack_plan import make_plan
+from athe_tf.evaluation.attack_run import make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import PROTOCOLS, AttackSpec, Protocol, get_protocol, protocol_for

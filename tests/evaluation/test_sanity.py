@@ -10,8 +10,7 @@ import athe_tf
 from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation import sanity
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.evaluation.sanity import CHECKS, run_checks
-from athe_tf.evaluation.sanity_probe import SanityProbe
+from athe_tf.evaluation.sanity import CHECKS, SanityProbe, run_checks
 from athe_tf.report.reading import schema
 from athe_tf.results.json_files import check_schema
 from athe_tf.results.result import AttackOutcome

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from athe_tf.data.corruptions.names import STANDARD
-from athe_tf.evaluation.attack_plan import make_plan
+from athe_tf.evaluation.attack_run import make_plan
 from athe_tf.evaluation.protocols import get_protocol
 from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.train import PROGRAM

@@ -10,7 +10,7 @@ import pytest
 
 import athe_tf
 from athe_tf.report.comparison import Cell, compare
-from athe_tf.report.comparison_page import overlap, render_comparison
+from athe_tf.report.pages import overlap, render_comparison
 from athe_tf.report.reading import read_evaluation
 from tests.page_parts import Page
 from tests.report_case import CONFIG, small_evaluation, write_evaluation

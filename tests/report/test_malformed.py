@@ -9,7 +9,7 @@ import pytest
 
 from athe_tf.drawing.plot import number_axis
 from athe_tf.programs import report
-from athe_tf.report.evaluation_page import render
+from athe_tf.report.pages import render
 from athe_tf.report.reading import read_evaluation
 from benchmarks.malformed.reports import NUMBERS, cases
 from tests.page_parts import Page

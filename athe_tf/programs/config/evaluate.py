@@ -9,7 +9,7 @@ from athe_tf.evaluation.options import CommonOptions, check_peers
 from athe_tf.evaluation.protocols import get_protocol
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs.config.fields import DeviceOptions, ImageOptions, flag
-from athe_tf.results.settings import LessCommonOptions
+from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.utils.choices import RUNTIME_SUFFIXES, check_epsilon, check_input_range, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, listed, option, with_help

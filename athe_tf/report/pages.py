@@ -1,26 +1,104 @@
-"""The page of several evaluations side by side."""
+"""The pages of one evaluation, and of several side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from athe_tf.drawing import markup
 from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
-from athe_tf.drawing.markup import Markup, join, table, tag
-from athe_tf.drawing.page import Section, alert, page, paragraph, side_by_side
+from athe_tf.drawing.markup import Markup, Section, join, side_by_side, table, tag
 from athe_tf.drawing.plot import share_axis
-from athe_tf.report.comparison import CLEAN, WORST, Cell, Comparison, Row, origin, varying_settings
-from athe_tf.report.format import NOTHING, interval_text, plural, points, value_text
-from athe_tf.report.sections.curve import epsilon_axis, worst_case
+from athe_tf.report import attack_sections, model_sections
+from athe_tf.report.comparison import CLEAN, WORST, Cell, Comparison, Row, varying_settings
+from athe_tf.report.format import NOTHING, interval_text, plural, points, sentence, threat_line, value_text
+from athe_tf.report.reading import SavedEvaluation, as_saved
+from athe_tf.results.result import Result
+from athe_tf.results.text_table import tally
+from athe_tf.utils.number_format import format_duration, percent
+
+#: The sections in order: the anchor, the title, and the function that makes the content.
+ORDER: dict[str, tuple[str, Callable[[SavedEvaluation], list[Markup]]]] = {
+    "attacks": ("Accuracy by attack", attack_sections.attacks),
+    "conversion": ("The file and its parent", attack_sections.conversion),
+    "curve": ("Accuracy over epsilon", attack_sections.curve),
+    "sanity": ("Sanity checks", model_sections.sanity),
+    "images": ("Adversarial examples", model_sections.images),
+    "classes": ("Classes", attack_sections.classes),
+    "angles": ("Angles", model_sections.angles),
+    "calibration": ("Calibration", model_sections.calibration),
+    "corruptions": ("Corruptions", attack_sections.corruptions),
+    "transfer": ("Transfer", attack_sections.transfer),
+    "verification": ("Cross-examination", attack_sections.verification),
+    "analyses": ("Analyses", model_sections.analyses),
+    "training": ("Training", model_sections.training),
+    "settings": ("Settings", model_sections.settings),
+}
+
+
+def render(evaluation, examples: dict | None = None) -> str:
+    """Renders an evaluation as a self-contained HTML page.
+
+    Example:
+
+    >>> result = athe_tf.evaluate(net, (images, labels), attacks=["pgd-20"])
+    >>> page = athe_tf.report.render(result)
+
+    Args:
+        evaluation: A `Result` of `athe_tf.evaluate`, the dictionary of an `evaluation.json`, or what
+            `read_evaluation` returns.
+        examples: Arrays of adversarial examples, as in `examples.npz`. Defaults to those of the evaluation.
+    """
+    saved = as_saved(evaluation, examples)
+    title = f"{saved.result.model} on {saved.result.dataset}"
+    made = [(heading, anchor, content(saved)) for anchor, (heading, content) in ORDER.items()]
+    sections = [Section(heading, anchor, *parts) for heading, anchor, parts in made if parts]
+    return markup.page(title, opening(saved), sections)
+
+
+def opening(evaluation: SavedEvaluation) -> list[Markup]:
+    """The verdict first, then reasons to doubt it, then the numbers."""
+    result = evaluation.result
+    broken = [
+        f"{sentence(check['name'])}: {check['detail']}"
+        for check in result.checks
+        if check["status"] == "failed"
+    ]
+    return [
+        tag("p", threat_line(result), class_="threat"),
+        tag("p", result.verdict, class_="verdict"),
+        markup.alert("Failed sanity checks", broken, "#sanity"),
+        markup.alert("Warnings", [*evaluation.notes, *result.warnings]),
+        markup.key_figures(headline(result)),
+    ]
+
+
+def headline(result: Result) -> list[tuple[str, str, str]]:
+    """The numbers at the top."""
+    seconds = sum(attack.seconds for attack in result.ran)
+    share, interval = result.worst_case_accuracy, result.worst_case_interval
+    figures = [
+        (percent(result.clean_accuracy), "clean", f"95 %: {interval_text(result.clean_interval)}"),
+        (
+            percent(share),
+            "worst case",
+            "no attack counts" if share is None else f"95 %: {interval_text(interval)}",
+        ),
+        (str(len(result.counted)), "attacks in the worst case", f"{format_duration(seconds)} in total"),
+    ]
+    if result.checks:
+        passed = sum(check["status"] == "passed" for check in result.checks)
+        figures.append((f"{passed} of {len(result.checks)}", "sanity checks passed", tally(result.checks)))
+    return figures
 
 
 def render_comparison(comparison: Comparison) -> str:
     """A self-contained HTML page."""
     opening = [
         tag("p", conclusion(comparison), class_="verdict"),
-        alert("Read this before comparing", comparison.warnings),
+        markup.alert("Read this before comparing", comparison.warnings),
     ]
     makers = (accuracy, bars, curves, corruptions, settings, sources)
     parts = [make(comparison) for make in makers]
     title = f"Comparison of {plural(len(comparison.rows), 'model')}"
-    return page(title, opening, [part for part in parts if part is not None])
+    return markup.page(title, opening, [part for part in parts if part is not None])
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -64,7 +142,7 @@ def accuracy(comparison: Comparison) -> Section:
     notes = ["Small print: 95 % interval of a single model, or standard deviation over seeds."]
     if not comparison.warnings and len(comparison.rows) > 1:
         notes.append("Bold: the highest of a column.")
-    return Section("Accuracy", "accuracy", grid, paragraph(" ".join(notes)))
+    return Section("Accuracy", "accuracy", grid, tag("p", " ".join(notes)))
 
 
 def _cell(comparison: Comparison, row: Row, column: str) -> Markup:
@@ -107,8 +185,10 @@ def curves(comparison: Comparison) -> Section | None:
     norms = {norm for _, _, norm in drawn}
     if len(drawn) < 2 or len(norms) > 1:
         return None
-    series = [worst_case(curve, label) for label, curve, _ in drawn]
-    axis = epsilon_axis([point["epsilon"] for _, curve, _ in drawn for point in curve], norms.pop())
+    series = [attack_sections.worst_case(curve, label) for label, curve, _ in drawn]
+    axis = attack_sections.epsilon_axis(
+        [point["epsilon"] for _, curve, _ in drawn for point in curve], norms.pop()
+    )
     chart = line_chart(series, axis, share_axis(""), "Accuracy over epsilon of all models")
     caption = (
         "Share of images that survive every attack of that epsilon. For several seeds, the first is shown."
@@ -158,7 +238,7 @@ def sources(comparison: Comparison) -> Section:
         result = row.evaluations[0].result
         measured = [result.dataset, f"{result.norm}, epsilon {result.epsilon_text}"]
         unbroken = [text.replace(" ", "\N{NO-BREAK SPACE}") for text in measured]
-        folders = join(tag("div", text) for text in origin(row))
+        folders = join(tag("div", text) for text in row.origin)
         rows.append([row.label, *unbroken, value_text(result.examples), folders])
     head = ("", "data", "threat model", "images", "evaluations")
     return Section("Sources", "sources", table(head, rows, caption="Sources of the rows", numeric_from=5))

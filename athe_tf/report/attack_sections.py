@@ -1,0 +1,337 @@
+"""Sections of a report about accuracies: under attack, by epsilon and class, of other models and packages.
+
+Each section is a function that returns its content, empty if the evaluation has no data for it.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from athe_tf.drawing.charts import Bar, Series, bar_chart, column_chart, figure, line_chart
+from athe_tf.drawing.markup import Markup, details, join, notes, shaded, side_by_side, table, tag
+from athe_tf.drawing.plot import Axis, number_axis, share_axis
+from athe_tf.report.format import count, decimal, duration, interval_text, percent, points, sentence
+from athe_tf.report.reading import SavedEvaluation
+from athe_tf.results.file_format import Corruptions, CrossCheck, CurvePoint, PerClass
+from athe_tf.results.result import AttackOutcome, Result
+from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence
+from athe_tf.utils.number_format import format_number
+
+# Passes are averages over the images that were attacked.
+HEAD = (
+    "", "accuracy", "95 % interval", "epsilon", "time", "forward passes per image",
+    "backward passes per image", "median norm", "adversarial at 8 bits",
+)  # fmt: skip
+# Numbers of the colors of the bars.
+ATTACKED, WORST, CLEAN, OUTSIDE = 0, 1, 4, 5
+MOST_CLASSES = 20
+
+
+def attacks(evaluation: SavedEvaluation) -> list[Markup]:
+    """Accuracy by attack: bars with intervals, and the table behind them."""
+    result = evaluation.result
+    if not result.attacks:
+        return []
+    caption = (
+        "Share of images that are classified correctly, clean and under attack. Whiskers are 95 % confidence "
+        "intervals (Wilson). In the worst case, an image counts only if it survives every attack."
+    )
+    chart = bar_chart(bars(result), "Accuracy by attack")
+    rounded = eight_bit_sentence(result.eight_bit)
+    text = tag("p", rounded) if rounded else Markup("")
+    return [figure(chart, caption), attack_tables(result), text, remarks(result)]
+
+
+def bars(result: Result) -> list[Bar]:
+    """Clean, every attack that was run, and the worst case; other epsilons are shown by the curve."""
+    attacked = [
+        Bar(result.label(one), one.accuracy, one.interval, ATTACKED if one.in_worst_case else OUTSIDE)
+        for one in result.ran
+        if shown_first(one, result)
+    ]
+    share, interval = result.worst_case_accuracy, result.worst_case_interval
+    total = [] if share is None else [Bar("worst case", share, interval, WORST)]
+    return [Bar("clean", result.clean_accuracy, result.clean_interval, CLEAN), *attacked, *total]
+
+
+def shown_first(attack: AttackOutcome, result: Result) -> bool:
+    """Whether an attack is in the chart and the first table; other epsilons have their own curve."""
+    return result.at_headline(attack) or not result.curve
+
+
+def attack_tables(result: Result) -> Markup:
+    """The table for the epsilon of the evaluation and, folded, that for the others."""
+    first = [attack for attack in result.attacks if shown_first(attack, result)]
+    others = [attack for attack in result.attacks if not shown_first(attack, result)]
+    rows = [_row("clean", result.clean_accuracy, result.clean_interval), *_rows(first, result)]
+    rows.append(_row("worst case", result.worst_case_accuracy, result.worst_case_interval, kind="total"))
+    tables = _table(rows, f"Accuracy on {count(result.examples)} images")
+    if not others:
+        return tables
+    folded = details("Other epsilons", _table(_rows(others, result), "Accuracy at other epsilons"))
+    return join([tables, folded])
+
+
+def _table(rows: list[tuple], caption: str) -> Markup:
+    cells, kinds = zip(*rows, strict=True)
+    return table(HEAD, list(cells), caption=caption, row_classes=kinds)
+
+
+def _rows(attacks: list[AttackOutcome], result: Result) -> list[tuple]:
+    """One row per attack, with its stages below."""
+    rows = []
+    for attack in attacks:
+        name = attack.name if attack.in_worst_case else f"{attack.name} *"
+        if not attack.was_run:
+            rows.append(_row(name, None, None, kind="absent"))
+            continue
+        rounded = attack.eight_bit_counts
+        at_eight_bits = (
+            rounded["still_adversarial"] / rounded["tested"] if rounded and rounded["tested"] else None
+        )
+        costs = (
+            format_number(result.epsilon_of(attack)),
+            duration(attack.seconds),
+            *(f"{passes:,.1f}" for passes in attack.mean_passes),
+            decimal(attack.median_norm),
+            "" if at_eight_bits is None else percent(at_eight_bits),
+        )
+        rows.append(_row(name, attack.accuracy, attack.interval, costs))
+        for stage in attack.stages:
+            time = ("", duration(stage["seconds"]))
+            rows.append(_row(f"after {stage['name']}", stage["accuracy"], (), time, kind="stage"))
+    return rows
+
+
+def _row(name: str, share, interval, costs=(), kind: str | None = None) -> tuple[list[str], str | None]:
+    """The cells of a row and its CSS class."""
+    accuracy = "not run" if kind == "absent" else percent(share)
+    cells = [name, accuracy, interval_text(interval) if interval else "", *costs]
+    return cells + [""] * (len(HEAD) - len(cells)), kind
+
+
+def remarks(result: Result) -> Markup:
+    """Why an attack was not run, its remarks, and the meaning of the asterisk."""
+    found: list = []
+    for attack in result.attacks:
+        texts = list(attack.remarks)
+        if not attack.was_run:
+            texts.insert(0, f"not run: {attack.not_run}")
+        elif attack.image_count < result.examples:
+            texts.insert(0, f"on the first {count(attack.image_count)} images only")
+        if attack.nonfinite:
+            texts.append(f"{count(attack.nonfinite)} gradients were not finite")
+        found.extend(join([tag("strong", attack.name), ": ", text]) for text in texts)
+    if not all(attack.in_worst_case for attack in result.attacks):
+        found.append("* outside the threat model of this evaluation: not counted in the worst case")
+    return notes(found)
+
+
+def conversion(evaluation: SavedEvaluation) -> list[Markup]:
+    """A file for another runtime beside its parent, the model that it was made of."""
+    result, found = evaluation.result, evaluation.result.conversion
+    if not found:
+        return []
+    rows = [
+        ["clean", percent(result.clean_accuracy), percent(found["clean_accuracy"])],
+        ["worst case", percent(result.worst_case_accuracy), percent(found["worst_case_accuracy"])],
+    ]
+    intro = (
+        "The model is a file without gradients. Attacks on its parent, the model that it was made of, were "
+        "tried on it, and attacks that need outputs only were run on the file itself."
+    )
+    numbers = table(("accuracy", "this file", "parent"), rows, caption="The file and its parent")
+    return [tag("p", intro), numbers, tag("p", conversion_sentence(found))]
+
+
+def curve(evaluation: SavedEvaluation) -> list[Markup]:
+    """Accuracy over epsilon, if there are at least two."""
+    result = evaluation.result
+    curve = sorted(result.curve, key=lambda point: point["epsilon"])
+    if len(curve) < 2:
+        return []
+    highest = curve[-1]["epsilon"]
+    series = [worst_case(curve), *minimum_norms(result, highest)]
+    spoken = ", ".join(f"{percent(p['accuracy'], 1)} at {format_number(p['epsilon'])}" for p in curve)
+    marker = (result.epsilon, "headline epsilon") if 0 < result.epsilon <= highest else None
+    axis = epsilon_axis([p["epsilon"] for p in curve], result.norm)
+    chart = line_chart(series, axis, share_axis(""), f"Accuracy over epsilon: {spoken}", marker)
+    caption = (
+        "Share of images that survive every attack of that epsilon, with 95 % confidence intervals. Gradient "
+        "masking often shows here: the curve does not reach zero."
+    )
+    if len(series) > 1:
+        caption += (
+            " Minimum-norm attacks give a whole curve each: the share of images whose perturbation is longer "
+            "than epsilon."
+        )
+    rows = [
+        [format_number(p["epsilon"]), percent(p["accuracy"]), interval_text(p["interval"])] for p in curve
+    ]
+    numbers = table(("epsilon", "accuracy", "95 % interval"), rows, caption="The points of the curve")
+    return [side_by_side(figure(chart, caption, [one.name for one in series]), numbers)]
+
+
+def worst_case(curve: list[CurvePoint], name: str = "worst case") -> Series:
+    """The curve with its intervals."""
+    band = [(p["epsilon"], p["interval"][0], p["interval"][1]) for p in curve]
+    return Series(name, [(p["epsilon"], p["accuracy"]) for p in curve], band)
+
+
+def minimum_norms(result: Result, highest: float) -> list[Series]:
+    """The accuracy at every epsilon up to `highest`, for each minimum-norm attack in the same norm."""
+    at_headline = [a for a in result.ran if result.at_headline(a) and a.norm in (None, result.norm)]
+    return [
+        Series(attack.name, survivors(attack.norms, highest), dots=False)
+        for attack in at_headline
+        if attack.norms is not None and len(attack.norms)
+    ]
+
+
+def survivors(norms, highest: float, points: int = 65) -> list[tuple[float, float]]:
+    """The share of images whose norm is larger than epsilon; an infinite one means that none was found.
+
+    Example:
+
+    >>> survivors([0.0, 0.1, 0.3, float("inf")], highest=0.2, points=3)
+    [(0.0, 0.75), (0.1, 0.5), (0.2, 0.5)]
+    """
+    grid = [highest * step / (points - 1) for step in range(points)]
+    return [(at, float(np.mean(np.asarray(norms) > at))) for at in grid]
+
+
+def epsilon_axis(epsilons, norm: str) -> Axis:
+    """Ticks at round numbers, or at multiples of 1/255 if the epsilons are such."""
+    title, highest = f"epsilon ({norm})", max(epsilons)
+    if any("/255" in format_number(value) for value in epsilons):
+        pixels = number_axis(0.0, 255 * highest, title)
+        ticks = [(value / 255, f"{text}/255" if value else "0") for value, text in pixels.ticks]
+        return Axis(0.0, highest, ticks, title)
+    return number_axis(0.0, highest, title)
+
+
+def classes(evaluation: SavedEvaluation) -> list[Markup]:
+    """Accuracy per class, clean and in the worst case."""
+    result, found = evaluation.result, evaluation.result.per_class
+    if found is None:
+        return []
+    known = zip(found["count"], found["clean"], found["worst_case"], strict=True)
+    seen = [number for number, (images, *both) in enumerate(known) if images and None not in both]
+    if not seen:
+        return []
+    # Key, name and color. Without an attack that counts, the worst case equals the clean accuracy.
+    series: list[Column] = [("clean", "clean", CLEAN), ("worst_case", "worst case", WORST)]
+    series = series[:1] if result.worst_case_accuracy is None else series
+    key, name, _ = series[-1]
+    chosen = lowest(seen, found[key])
+    weakest = min(seen, key=found[key].__getitem__)  # type: ignore[arg-type]
+    caption = f"The weakest class ({name}) is {weakest}, with {percent(found[key][weakest], 1)}."
+    if len(chosen) < len(seen):
+        caption += f" Shown are the {len(chosen)} lowest of {len(seen)} classes."
+    groups = [(name, color, [found[key][number] for number in chosen]) for key, name, color in series]
+    chart = column_chart([str(number) for number in chosen], groups, f"Accuracy by class. {caption}", "class")
+    picture = figure(chart, caption, [one[1] for one in series], boxes=[one[2] for one in series])
+    return [picture, details("All classes", class_table(found, series))]
+
+
+Column = tuple[Literal["clean", "worst_case"], str, int]
+
+
+def class_table(found: PerClass, series: list[Column]) -> Markup:
+    """All classes as a table."""
+    rows = [
+        [str(number), *(points(found[key][number]) for key, _, _ in series), count(images)]
+        for number, images in enumerate(found["count"])
+    ]
+    head = ("class", *(f"{name} %" for _, name, _ in series), "images")
+    return table(head, rows, caption="Accuracy by class")
+
+
+def lowest(classes: list[int], accuracies: list) -> list[int]:
+    """All classes, or those with the lowest accuracy if there are many; in numerical order.
+
+    Example:
+
+    >>> lowest([0, 2], [0.5, None, 0.1])
+    [0, 2]
+    """
+    return sorted(sorted(classes, key=lambda number: accuracies[number])[:MOST_CLASSES])
+
+
+def corruptions(evaluation: SavedEvaluation) -> list[Markup]:
+    """Accuracy under common corruptions: by type and severity, and by group."""
+    found = evaluation.result.corruptions
+    if not found:
+        return []
+    parts = [tag("p", summary(found))]
+    groups = {name: share for name, share in found.get("groups", {}).items() if share is not None}
+    if groups:
+        chart = bar_chart([Bar(name, share) for name, share in groups.items()], "By group")
+        parts.append(figure(chart, "Mean accuracy by group of corruptions, over all severities."))
+    rows = []
+    for name, shares in found["accuracy"].items():
+        known = [share for share in shares if share is not None]
+        mean = sum(known) / len(known) if known else None
+        cells = [shaded(share, points(share, 1)) for share in [*shares, mean]]
+        rows.append([name.replace("_", " "), *cells])
+    head = ("", *(f"severity {level}" for level in found["severities"]), "mean")
+    return [*parts, table(head, rows, caption="Accuracy in % by corruption and severity")]
+
+
+def summary(found: Corruptions) -> str:
+    """The headline numbers, and the source of the images."""
+    means = {"accuracy (mCA)": found.get("mca"), "error (mCE)": found.get("mce")}
+    figures = [f"mean corruption {name} {percent(mean)}" for name, mean in means.items() if mean is not None]
+    source = (
+        "The corruptions were generated by athe_tf, and differ in detail from the published sets: compare "
+        "these numbers with each other, not with published tables."
+        if found.get("generated")
+        else "These are the published images."
+    )
+    if "protocol" in found:
+        source += f" Measured on {found['protocol']}."
+    source = " ".join([source, *found.get("remarks", [])])
+    return f"{sentence(' and '.join(figures))}. {source}" if figures else source
+
+
+def transfer(evaluation: SavedEvaluation) -> list[Markup]:
+    """Adversarial examples of one model, tested on others."""
+    found = evaluation.result.transfer
+    if not found:
+        return []
+    rows = [
+        [source, *(shaded(share, points(share, 1)) for share in shares)]
+        for source, shares in zip(found["sources"], found["accuracy"], strict=True)
+    ]
+    attack = f" by {found['attack']}" if "attack" in found else ""
+    intro = f"Adversarial examples crafted{attack} on the model of the row, classified by that of the column."
+    matrix = table(("crafted on", *found["targets"]), rows, caption="Accuracy in % under transfer")
+    return [tag("p", intro), matrix]
+
+
+def verification(evaluation: SavedEvaluation) -> list[Markup]:
+    """The same attacks by independent code."""
+    rows, missing = [], []
+    for one in evaluation.result.verify:
+        name = f"{one['tool']}, {one['attack']}"
+        if "not_run" in one:
+            missing.append(join([tag("strong", name), f": not run: {one['not_run']}"]))
+        else:
+            rows.append([name, percent(one["ours"]), percent(one["theirs"]), difference(one)])
+    if not rows and not missing:
+        return []
+    intro = tag("p", "The same attacks at the same epsilon, by independent code.")
+    head = ("", "athe_tf", "other package", "difference")
+    numbers = table(head, rows, caption="Cross-examination") if rows else Markup("")
+    return [intro, numbers, notes(missing)]
+
+
+def difference(one: CrossCheck) -> str:
+    """The difference in percentage points, with its sign.
+
+    Example:
+
+    >>> difference({"tool": "art", "attack": "fgsm", "difference": -0.005})
+    '-0.50 points'
+    """
+    return f"{100 * one['difference']:+.2f} points"
