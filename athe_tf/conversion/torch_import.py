@@ -10,11 +10,16 @@ import keras
 import numpy as np
 
 from athe_tf.conversion.torch_checkpoint import find_state_dict, read_checkpoint
-from athe_tf.conversion.torch_layout import LAYOUTS, TorchLayout
-from athe_tf.conversion.torch_weights import NORMALIZATIONS, load_torch_weights, used_tensors
-from athe_tf.models.bottleneck_resnet import DEPTHS
+from athe_tf.conversion.torch_weights import (
+    LAYOUTS,
+    NORMALIZATIONS,
+    TorchLayout,
+    load_torch_weights,
+    used_tensors,
+)
 from athe_tf.models.builder import Statistics, build
 from athe_tf.models.names import parse_name
+from athe_tf.models.resnet import DEPTHS
 from athe_tf.utils.errors import InputError, check
 
 # The size of the images for which families of networks were published; 32 for others.

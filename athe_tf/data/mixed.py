@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from athe_tf.data import npz
 from athe_tf.data.images import ImageSet, as_float
-from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS
+from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS, Archive
 from athe_tf.data.source import ImageSource, part_of, with_options
 from athe_tf.data.splits import Splits
-from athe_tf.utils.archives import Archive
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.images_and_labels import SAME_CLASSES, check_classes, check_images, check_labels
 from athe_tf.utils.rng import fold

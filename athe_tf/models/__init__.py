@@ -31,7 +31,7 @@ W is the width of Liu et al., in sixteenths of the standard network: `resnet18-8
 line to `names.py`. Or pass `module:function` as the name, a function of your own: see `build`.
 """
 
-from athe_tf.utils.lazy import attach_stub
+from athe_tf.utils.registry import attach_stub
 
 _FROM_CONVERSION = {
     "from_torch": "athe_tf.conversion.torch_import",

@@ -11,8 +11,8 @@ FAMILIES = Registry(
     "model",
     __package__,
     {
-        "bottleneck": "bottleneck_resnet:bottleneck_resnet",
-        "dm_wrn": "wide_resnet:deepmind_wide_resnet",
+        "bottleneck": "resnet:bottleneck_resnet",
+        "dm_wrn": "resnet:deepmind_wide_resnet",
         "lenet": "cnn:lenet",
         "preact_resnet18": "resnet:preact_resnet18",
         "preact_resnet18_fast": "resnet:preact_resnet18_fast",
@@ -20,7 +20,7 @@ FAMILIES = Registry(
         "resnet18": "resnet:resnet18",
         "small_cnn": "cnn:small_cnn",
         "vgg16": "cnn:vgg16",
-        "wrn": "wide_resnet:wide_resnet",
+        "wrn": "resnet:wide_resnet",
     },
 )
 

@@ -20,24 +20,13 @@ GROUPS = {
 #: The fifteen that published mean accuracies average, in the order of the tables.
 STANDARD = tuple(name for names in GROUPS.values() for name in names)
 
-# The extra ones, and the modules that they are in.
-_EXTRA = {"speckle_noise": "noise", "gaussian_blur": "blur", "spatter": "weather", "saturate": "digital"}
-
 #: Held out by the authors for choosing hyperparameters.
-EXTRA = tuple(_EXTRA)
+EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
-# The standard ones are in modules named after their groups.
-_MODULES = {name: group for group, names in GROUPS.items() for name in names} | _EXTRA
-
-CORRUPTIONS = Registry(
-    "corruption",
-    __package__,
-    {name: f"{module}:{name}" for name, module in sorted(_MODULES.items())},
-    extensible=False,
-)
-
+_ENTRIES = {name: f"functions:{name}" for name in sorted(STANDARD + EXTRA)}
+CORRUPTIONS = Registry("corruption", __package__, _ENTRIES, extensible=False)
 
 # Images whose shorter side has at least this many pixels use the constants of ImageNet-C.
 LARGE_FROM = 96
