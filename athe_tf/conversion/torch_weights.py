@@ -21,7 +21,7 @@ import numpy as np
 from athe_tf.layers.batch_norm import BatchNorm
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.builder import NORMALIZATION
-from athe_tf.models.cnn import GROUPS
+from athe_tf.models.networks import GROUPS
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.keras_compat import producer
 
@@ -54,7 +54,7 @@ class TorchLayout:
         """
         for pattern, module in self.rules:
             if match := re.fullmatch(pattern, layer):
-                return _BLOCK_NUMBER.sub(_zero_based, match.expand(module))
+                return _BLOCK_NUMBER.sub(lambda found: str(int(found[1]) - 1), match.expand(module))
         return None
 
 
@@ -62,27 +62,17 @@ class TorchLayout:
 _BLOCK_NUMBER = re.compile(r"\{(\d+)\}")
 
 
-def _zero_based(match: re.Match) -> str:
-    return str(int(match[1]) - 1)
-
-
 _STEM = (r"(conv1|bn1)", r"\1")
 
 
-def _blocks(block: str, groups: str = r"\d+") -> tuple[tuple[str, str], ...]:
+def _blocks(block: str, groups: str = r"\d+") -> tuple[str, str]:
     """The rule for layers inside blocks; `block` is their prefix, with group and block as references."""
-    return ((rf"group({groups})_block(\d+)_((?:conv|bn)\d)", rf"{block}.\3"),)
+    return rf"group({groups})_block(\d+)_((?:conv|bn)\d)", rf"{block}.\3"
 
 
-def _shortcuts(block: str, convolution: str, norm: str) -> tuple[tuple[str, str], ...]:
-    return (
-        (r"group(\d+)_block(\d+)_shortcut", f"{block}.{convolution}"),
-        (r"group(\d+)_block(\d+)_shortcut_bn", f"{block}.{norm}"),
-    )
-
-
-def _head(module: str) -> tuple[tuple[str, str], ...]:
-    return (("head", module),)
+def _shortcuts(block: str, module: str) -> tuple[tuple[str, str], ...]:
+    shortcut = r"group(\d+)_block(\d+)_shortcut"
+    return (shortcut, f"{block}.{module}.0"), (f"{shortcut}_bn", f"{block}.{module}.1")
 
 
 def _vgg_rules(prefix: str) -> tuple[tuple[str, str], ...]:
@@ -100,18 +90,14 @@ def _vgg_rules(prefix: str) -> tuple[tuple[str, str], ...]:
 
 
 _WRN, _RESNET, _DEEPMIND = r"block\1.layer.{\2}", r"layer\1.{\2}", r"layer.{\1}.block.{\2}"
+_WRN_SHORTCUT = (r"group([1-3])_block(\d+)_shortcut", rf"{_WRN}.convShortcut")
+_OF_RESNETS = (_STEM, _blocks(_RESNET), *_shortcuts(_RESNET, "shortcut"))
 
 #: The families of published code, in the order in which they are tried.
 LAYOUTS = (
     TorchLayout(
         "wide ResNet of TRADES, AT_HE and RobustBench",
-        (
-            ("conv1", "conv1"),
-            ("bn", "bn1"),
-            *_blocks(_WRN, groups="[1-3]"),
-            (r"group([1-3])_block(\d+)_shortcut", rf"{_WRN}.convShortcut"),
-            *_head("fc"),
-        ),
+        (("conv1", "conv1"), ("bn", "bn1"), _blocks(_WRN, "[1-3]"), _WRN_SHORTCUT, ("head", "fc")),
     ),
     TorchLayout(
         "wide ResNet of DeepMind (Gowal et al.)",
@@ -121,36 +107,26 @@ LAYOUTS = (
             (r"group(\d+)_block(\d+)_conv(\d)", rf"{_DEEPMIND}.conv_{{\3}}"),
             (r"group(\d+)_block(\d+)_bn(\d)", rf"{_DEEPMIND}.batchnorm_{{\3}}"),
             (r"group(\d+)_block(\d+)_shortcut", rf"{_DEEPMIND}.shortcut"),
-            *_head("logits"),
+            ("head", "logits"),
         ),
         outside="CIFAR-10: mean=0.4914,0.4822,0.4465 and std=0.2471,0.2435,0.2616",
     ),
     TorchLayout(
         "ResNet and pre-activation ResNet of FastAT, Rice et al. and RobustBench",
-        (
-            _STEM,
-            ("bn", "bn"),
-            *_blocks(_RESNET),
-            *_shortcuts(_RESNET, "shortcut.0", "shortcut.1"),
-            *_head("linear"),
-        ),
+        (*_OF_RESNETS, ("bn", "bn"), ("head", "linear")),
         stem=3,
     ),
-    TorchLayout(
-        "ResNet of Liu et al. (PAS)",
-        (_STEM, *_blocks(_RESNET), *_shortcuts(_RESNET, "shortcut.0", "shortcut.1"), *_head("classifier")),
-        stem=3,
-    ),
+    TorchLayout("ResNet of Liu et al. (PAS)", (*_OF_RESNETS, ("head", "classifier")), stem=3),
     TorchLayout(
         "ResNet of torchvision",
-        (_STEM, *_blocks(_RESNET), *_shortcuts(_RESNET, "downsample.0", "downsample.1"), *_head("fc")),
+        (_STEM, _blocks(_RESNET), *_shortcuts(_RESNET, "downsample"), ("head", "fc")),
         stem=7,
         outside="ImageNet: mean=0.485,0.456,0.406 and std=0.229,0.224,0.225",
     ),
     TorchLayout(
-        "VGG of Liu et al. (PAS)", (*_vgg_rules("feature_extractor"), *_head("classifier")), biases=True
+        "VGG of Liu et al. (PAS)", (*_vgg_rules("feature_extractor"), ("head", "classifier")), biases=True
     ),
-    TorchLayout("LeNet of Liu et al. (PAS)", ((r"conv(\d)", r"conv\1"), ("fc", "fc1"), *_head("fc2"))),
+    TorchLayout("LeNet of Liu et al. (PAS)", ((r"conv(\d)", r"conv\1"), ("fc", "fc1"), ("head", "fc2"))),
 )
 
 # Wrappers of PyTorch put these in front of every name: DataParallel, models that normalize their input,

@@ -16,14 +16,8 @@ from typing import Any
 import numpy as np
 import psutil
 
+from athe_tf.utils import images_and_labels as rules
 from athe_tf.utils.errors import InputError, check, first_line
-from athe_tf.utils.images_and_labels import (
-    SAME_CLASSES,
-    check_classes,
-    check_image_type,
-    check_labels,
-    count_classes,
-)
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 _VALIDATION_KEYS = ("x_validation", "y_validation")
@@ -74,34 +68,19 @@ class Archive:
 
     def declared(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of an array, without reading it; raises `InputError` if it cannot be read."""
-        try:
-            return self._check_declared(name)
-        except InputError:
-            raise
-        # Damaged headers make NumPy and the zip reader raise a dozen kinds of errors.
-        except Exception as error:
-            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
-
-    def read(self, name: str) -> np.ndarray:
-        """An array; raises `InputError` if it cannot be read, or does not fit in memory."""
-        self.declared(name)
-        try:
-            with self._zip.open(self._members[name]) as file:
-                return np.lib.format.read_array(file, allow_pickle=False)
-        except Exception as error:
-            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
-
-    def _check_declared(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        """Shape and dtype; an error unless the headers fit together and the array fits in memory."""
         info = self._members[name]
         check(
             not info.flag_bits & 1,
             f"The array `{name}` of {self.path} is encrypted. Save it with `numpy.savez`.",
         )
-        with self._zip.open(info) as file:
-            shape, dtype = _header(file)
-            size = math.prod(shape) * dtype.itemsize
-            stored = info.file_size - file.tell()
+        try:
+            with self._zip.open(info) as file:
+                shape, dtype = _header(file)
+                size = math.prod(shape) * dtype.itemsize
+                stored = info.file_size - file.tell()
+        # Damaged headers make NumPy and the zip reader raise a dozen kinds of errors.
+        except Exception as error:
+            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
         check(
             not dtype.hasobject,
             f"The array `{name}` of {self.path} cannot be read: it contains Python objects. Expected plain "
@@ -124,6 +103,15 @@ class Archive:
             "does not compress.",
         )
         return shape, dtype
+
+    def read(self, name: str) -> np.ndarray:
+        """An array; raises `InputError` if it cannot be read, or does not fit in memory."""
+        self.declared(name)
+        try:
+            with self._zip.open(self._members[name]) as file:
+                return np.lib.format.read_array(file, allow_pickle=False)
+        except Exception as error:
+            raise self._unreadable(f"`{name}`: {first_line(error)}") from error
 
     def _unreadable(self, reason: str) -> InputError:
         return InputError(
@@ -152,11 +140,11 @@ def check_file(path: str | pathlib.Path) -> None:
         _check_keys(archive)
         sizes = {part: _check_declared_images(archive, f"x_{part}") for part in _parts_of(archive)}
         for part, size in sizes.items():
-            labels = _labels(archive.read(f"y_{part}"), f"y_{part}")
-            check_labels(labels, size, f"y_{part}")
+            labels = _labels(archive, f"y_{part}")
+            rules.check_labels(labels, size, f"y_{part}")
             if part == "train":
-                classes = count_classes(labels, f"y_{part}")
-            check_classes(labels, classes, f"y_{part}", SAME_CLASSES)
+                classes = rules.count_classes(labels, f"y_{part}")
+            rules.check_classes(labels, classes, f"y_{part}", rules.SAME_CLASSES)
 
 
 def check_extra_file(path: str | pathlib.Path, labelled_by_model: bool) -> None:
@@ -180,10 +168,7 @@ def read(path: str | pathlib.Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     with Archive(path) as archive:
         _check_keys(archive)
         return {
-            part: (
-                _images(archive.read(f"x_{part}"), f"x_{part}"),
-                _labels(archive.read(f"y_{part}"), f"y_{part}"),
-            )
+            part: (_images(archive, f"x_{part}"), _labels(archive, f"y_{part}"))
             for part in _parts_of(archive)
         }
 
@@ -207,7 +192,7 @@ def _check_declared_images(archive: Archive, key: str) -> int:
     """The number of images; raises `InputError` unless the header of an array is that of images."""
     shape, dtype = archive.declared(key)
     _check_axes(shape, key)
-    check_image_type(shape if len(shape) == 4 else (*shape, 1), dtype, key)
+    rules.check_image_type(shape if len(shape) == 4 else (*shape, 1), dtype, key)
     return shape[0]
 
 
@@ -218,12 +203,14 @@ def _check_axes(shape, key) -> None:
     )
 
 
-def _images(images, key):
+def _images(archive: Archive, key: str) -> np.ndarray:
+    images = archive.read(key)
     _check_axes(images.shape, key)
     return images[..., np.newaxis] if images.ndim == 3 else images
 
 
-def _labels(labels, key):
+def _labels(archive: Archive, key: str) -> np.ndarray:
+    labels = archive.read(key)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     remedy = " For one-hot labels, save `labels.argmax(1)`." if labels.ndim == 2 else ""

@@ -42,19 +42,16 @@ def to_logits(model: keras.Model) -> keras.Model:
         return model if inner is layer else _rebuilt(model, inner(before))
     if is_softmax_layer(layer):
         return _rebuilt(model, before)
-    return _rebuilt(model, _without_activation(layer, before)) if has_softmax(layer) else model
+    if not has_softmax(layer):
+        return model
+    copy = type(layer).from_config(layer.get_config() | {"activation": "linear"})
+    rebuilt = _rebuilt(model, copy(before))
+    copy.set_weights(layer.get_weights())
+    return rebuilt
 
 
 def _rebuilt(model: keras.Model, logits) -> keras.Model:
     return keras.Model(model.inputs[0], logits, name=f"{model.name}_logits")
-
-
-def _without_activation(layer, inputs):
-    """The output of a copy of a layer that has the same weights and no activation."""
-    copy = type(layer).from_config(layer.get_config() | {"activation": "linear"})
-    outputs = copy(inputs)
-    copy.set_weights(layer.get_weights())
-    return outputs
 
 
 def with_input_range(model: keras.Model, input_range: Sequence[float]) -> keras.Model:
@@ -109,20 +106,17 @@ def ensemble_of(members: Sequence[keras.Model], name: str = "ensemble") -> keras
             f"{member.input_shape} to {member.output_shape}.",
         )
     images = keras.Input(first.input_shape[1:], name="image")
-    logits = [_copy(member, f"member_{index}")(images) for index, member in enumerate(members, start=1)]
+    logits = []
+    for index, member in enumerate(members, start=1):
+        copy = keras.models.clone_model(member)
+        copy.set_weights(member.get_weights())
+        # Keras requires unique names, and offers no way to name a clone.
+        copy.name = f"member_{index}"
+        logits.append(copy(images))
     together = keras.layers.Concatenate(name="logits")(logits) if len(logits) > 1 else logits[0]
     # float32, also under mixed precision.
     mean = LogMeanSoftmax(len(members), name="head", dtype="float32")(together)
     return keras.Model(images, mean, name=name)
-
-
-def _copy(member: keras.Model, name: str) -> keras.Model:
-    """The same layers and weights under another name: Keras requires unique names."""
-    copy = keras.models.clone_model(member)
-    copy.set_weights(member.get_weights())
-    # Keras offers no way to name a clone.
-    copy.name = name
-    return copy
 
 
 def freeze(model: keras.Model, pattern: str) -> list[str]:
@@ -144,7 +138,10 @@ def freeze(model: keras.Model, pattern: str) -> list[str]:
         model: A Keras model.
         pattern: A regular expression that matches whole names of layers, such as `"conv1|group[12]_.*"`.
     """
-    layers = _layers_with_weights(model)
+    # Nested ones included, in the order of their weights.
+    position = {id(weight): number for number, weight in enumerate(model.weights)}
+    layers = [layer for layer in all_layers(model) if layer is not model and layer.weights]
+    layers.sort(key=lambda layer: position[id(layer.weights[0])])
     names = [layer.name for layer in layers]
     try:
         matching = [layer for layer in layers if re.fullmatch(pattern, layer.name)]
@@ -162,10 +159,3 @@ def freeze(model: keras.Model, pattern: str) -> list[str]:
     for layer in matching:
         layer.trainable = False
     return [layer.name for layer in matching]
-
-
-def _layers_with_weights(model: keras.Model) -> list[keras.layers.Layer]:
-    """The layers of a model, nested ones included, in the order of their weights."""
-    position = {id(weight): number for number, weight in enumerate(model.weights)}
-    layers = [layer for layer in all_layers(model) if layer is not model and layer.weights]
-    return sorted(layers, key=lambda layer: position[id(layer.weights[0])])

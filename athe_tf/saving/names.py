@@ -32,7 +32,9 @@ def find_model(path: str | os.PathLike) -> pathlib.Path:
         return model_file(str(path).removeprefix(PREFIX))
     path = pathlib.Path(path)
     if not path.exists():
-        siblings = _visible(path.parent)
+        siblings: list[str] = []
+        with contextlib.suppress(OSError):  # a folder that cannot be read
+            siblings = [str(one) for one in path.parent.iterdir() if not one.name.startswith(".")]
         raise InputError(
             f"There is no model at '{path}'.{did_you_mean(str(path), siblings)} Expected a .keras file, a "
             f"SavedModel folder or the folder of a run{', or module:function' if ':' in str(path) else ''}."
@@ -43,13 +45,6 @@ def find_model(path: str | os.PathLike) -> pathlib.Path:
                 return path / name
         raise InputError(f"The run in '{path}' has no model yet. Wait for the end of its first epoch.")
     return path
-
-
-def _visible(folder: pathlib.Path) -> list[str]:
-    """What a user sees in a folder; nothing if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return [str(path) for path in folder.iterdir() if not path.name.startswith(".")]
-    return []
 
 
 def is_imported(name: str | os.PathLike) -> bool:

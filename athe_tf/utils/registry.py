@@ -77,6 +77,14 @@ def import_object(name: str, kind: str = "object") -> Any:
         ) from error
 
 
+def import_optional(module: str, message: str) -> Any:
+    """Imports a package that not every installation has; without it, an `InputError` with this message."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(message) from error
+
+
 class Registry:
     """Maps names to objects that are imported on first use.
 
