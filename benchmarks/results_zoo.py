@@ -16,7 +16,7 @@ from athe_tf import data
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.results.result import Result
 from athe_tf.saving.keras_file import load_model
-from athe_tf.saving.zoo import FOLDER
+from athe_tf.saving.names import FOLDER
 from benchmarks.results_tables import ROOT, RUNS
 
 #: The names of the models, the runs that they come from, and the commits that trained them.

@@ -20,7 +20,7 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks, training
-from athe_tf.data.source import with_options
+from athe_tf.data.images import with_options
 
 ROWS = [
     ("PGD-AT", "pgd_at", "linear"),

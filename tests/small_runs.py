@@ -10,7 +10,7 @@ import pytest
 
 import athe_tf
 from athe_tf.data import ImageSet, Splits
-from athe_tf.models import cnn
+from athe_tf.models import networks
 from athe_tf.programs import callbacks
 
 SHAPE = (8, 8, 1)
@@ -60,8 +60,8 @@ def assert_equal_weights(one, other, atol=0.0):
 def small_cnn_of_one_layer():
     """`small_cnn` with the least that has everything a step meets: most of a short run is tracing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cnn, "CHANNELS", (4,))
-        patch.setattr(cnn, "FEATURES", 8)
+        patch.setattr(networks, "CHANNELS", (4,))
+        patch.setattr(networks, "FEATURES", 8)
         yield
 
 

@@ -18,7 +18,7 @@ from athe_tf.programs import export
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.export import ExportConfig
 from athe_tf.programs.workdir import find_model, is_imported
-from athe_tf.saving.zoo import FOLDER
+from athe_tf.saving.names import FOLDER
 from athe_tf.utils.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -19,18 +19,14 @@ from athe_tf.models.card import describe, write_card
 from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import InputError, check, check_choice
 from athe_tf.utils.files import replacing
+from athe_tf.utils.registry import import_optional
 
 #: The formats of `convert`.
 FORMATS = tuple(name for name in EXPORT_SUFFIXES if name != "saved_model")
 
 
 def convert(
-    net: keras.Model,
-    path: str | os.PathLike,
-    format: str,
-    *,
-    margin: float | None = None,
-    images=None,
+    net: keras.Model, path: str | os.PathLike, format: str, *, margin: float | None = None, images=None
 ) -> dict[str, Any]:
     """Writes `net` as one file for PyTorch, ONNX or LiteRT, and its card beside it as `<file>.json`.
 
@@ -67,7 +63,13 @@ def convert(
     card = {**describe(net, margin), "format": format}
     if format == "torch":
         card["layout"] = layout_of(net).name
-    _WRITERS[format](net, path, images)
+    if format == "litert_int8":
+        check(
+            images is not None and len(images) > 0 and tuple(images.shape[1:]) == tuple(net.input_shape[1:]),
+            "Eight bits need images to measure the ranges of activations. Expected `images` of shape "
+            f"(N, {', '.join(map(str, net.input_shape[1:]))}). Received: {getattr(images, 'shape', None)}.",
+        )
+    _WRITERS[format](net, path, np.asarray(images, "float32") if format == "litert_int8" else None)
     write_card(path, card)
     return card
 
@@ -83,14 +85,12 @@ def _write_torch(net: keras.Model, path: pathlib.Path, images) -> None:
 
 
 def _write_onnx(net: keras.Model, path: pathlib.Path, images) -> None:
-    try:
-        import onnx  # noqa: F401
-        import tf2onnx  # noqa: F401
-    except ImportError as error:
-        raise InputError(
+    for package in ("onnx", "tf2onnx"):
+        import_optional(
+            package,
             "The packages onnx and tf2onnx are needed to write ONNX files. Install them with: "
-            "pip install 'athe_tf[onnx]'."
-        ) from error
+            "pip install 'athe_tf[onnx]'.",
+        )
     copy = convertible(net)
     copy(np.zeros([1, *net.input_shape[1:]], "float32"))  # Keras exports only models that were called
     with replacing(path) as temporary:
@@ -114,20 +114,11 @@ def _write_litert(net: keras.Model, path: pathlib.Path, images) -> None:
         temporary.write_bytes(content)
 
 
-def _write_litert_int8(net: keras.Model, path: pathlib.Path, images) -> None:
-    check(
-        images is not None and len(images) > 0 and tuple(images.shape[1:]) == tuple(net.input_shape[1:]),
-        "Eight bits need images to measure the ranges of activations. Expected `images` of shape "
-        f"(N, {', '.join(map(str, net.input_shape[1:]))}). Received: {getattr(images, 'shape', None)}.",
-    )
-    _write_litert(net, path, np.asarray(images, "float32"))
-
-
 _WRITERS: dict[str, Callable[[keras.Model, pathlib.Path, Any], None]] = {
     "torch": _write_torch,
     "onnx": _write_onnx,
-    "litert": lambda net, path, images: _write_litert(net, path, None),
-    "litert_int8": _write_litert_int8,
+    "litert": _write_litert,
+    "litert_int8": _write_litert,
 }
 
 

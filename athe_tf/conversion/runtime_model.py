@@ -13,6 +13,7 @@ from athe_tf.models.card import read_card
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.registry import import_optional
 
 
 def open_runtime_model(path: str | pathlib.Path) -> Victim:
@@ -38,24 +39,14 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
         found = tf.numpy_function(run, [tf.cast(x, tf.float32)], tf.float32, stateful=False)
         return tf.ensure_shape(found, [None, classes])
 
-    return Victim(
-        logits,
-        scale=card.get("scale") or 1.0,
-        num_classes=classes,
-        name=path.name,
-        facts=card,
-        differentiable=False,
-        digest=lambda: digest,
-    )
+    known: dict[str, Any] = {"name": path.name, "facts": card, "digest": lambda: digest}
+    scale = card.get("scale") or 1.0
+    return Victim(logits, scale=scale, num_classes=classes, differentiable=False, **known)
 
 
 def _onnx(path: pathlib.Path) -> tuple[Callable, int]:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise InputError(
-            f"onnxruntime is needed to open '{path}'. Install it with: pip install 'athe_tf[onnx]'."
-        ) from error
+    remedy = "Install it with: pip install 'athe_tf[onnx]'."
+    onnxruntime = import_optional("onnxruntime", f"onnxruntime is needed to open '{path}'. {remedy}")
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:
@@ -68,45 +59,32 @@ def _onnx(path: pathlib.Path) -> tuple[Callable, int]:
 
 def _litert(path: pathlib.Path) -> tuple[Callable, int]:
     try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        Interpreter = tf.lite.Interpreter  # deprecated, but there without LiteRT
+    try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TensorFlow's interpreter is deprecated
-            interpreter = _interpreter_class()(str(path))
+            warnings.simplefilter("ignore")
+            interpreter = Interpreter(str(path))
     except (ValueError, RuntimeError) as error:
         raise _unreadable(path, error) from error
     images, logits = interpreter.get_input_details(), interpreter.get_output_details()
     inputs = [(node["shape_signature"].tolist(), np.dtype(node["dtype"]).name) for node in images]
     classes = _classes(path, inputs, [node["shape_signature"].tolist() for node in logits])
-    return _LitertFunction(interpreter), classes
+    lock, shape = threading.Lock(), None
 
+    def run(x: np.ndarray) -> np.ndarray:
+        nonlocal shape
+        with lock:  # an interpreter is not safe in several threads
+            if shape != x.shape:
+                interpreter.resize_tensor_input(images[0]["index"], x.shape)
+                interpreter.allocate_tensors()
+                shape = x.shape
+            interpreter.set_tensor(images[0]["index"], x)
+            interpreter.invoke()
+            return interpreter.get_tensor(logits[0]["index"])
 
-class _LitertFunction:
-    """From images to logits, one batch at a time: an interpreter is not safe in several threads."""
-
-    def __init__(self, interpreter):
-        self.interpreter = interpreter
-        self.images = interpreter.get_input_details()[0]["index"]
-        self.logits = interpreter.get_output_details()[0]["index"]
-        self.shape: tuple[int, ...] | None = None
-        self.lock = threading.Lock()
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        with self.lock:
-            if self.shape != x.shape:
-                self.interpreter.resize_tensor_input(self.images, x.shape)
-                self.interpreter.allocate_tensors()
-                self.shape = x.shape
-            self.interpreter.set_tensor(self.images, x)
-            self.interpreter.invoke()
-            return self.interpreter.get_tensor(self.logits)
-
-
-def _interpreter_class() -> Any:
-    """The interpreter of LiteRT; TensorFlow's own, which is deprecated, where LiteRT is not installed."""
-    try:
-        from ai_edge_litert.interpreter import Interpreter
-    except ImportError:
-        return tf.lite.Interpreter
-    return Interpreter
+    return run, classes
 
 
 def _unreadable(path: pathlib.Path, error: Exception) -> InputError:

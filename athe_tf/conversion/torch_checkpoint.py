@@ -19,6 +19,7 @@ import numpy as np
 
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import replacing
+from athe_tf.utils.registry import import_optional
 
 # `torch.load(weights_only=True)` of older versions can be made to execute code: CVE-2025-32434.
 SAFE_TORCH = (2, 6)
@@ -82,14 +83,11 @@ def _load_pickle(path: pathlib.Path) -> Any:
 
 def import_torch(purpose: str) -> Any:
     """PyTorch, or an `InputError` that says how to install it."""
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"PyTorch is needed to {purpose}. Install it with: pip install 'athe_tf[torch]'. Files in the "
-            ".safetensors format need no PyTorch."
-        ) from error
-    return torch
+    return import_optional(
+        "torch",
+        f"PyTorch is needed to {purpose}. Install it with: pip install 'athe_tf[torch]'. Files in the "
+        ".safetensors format need no PyTorch.",
+    )
 
 
 def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -147,14 +145,10 @@ def write_safetensors(path: str | os.PathLike, arrays: Mapping[str, np.ndarray])
 
 
 def _import_safetensors(purpose: str) -> Any:
-    try:
-        import ml_dtypes  # noqa: F401  (tells NumPy what bfloat16 is)
-        import safetensors.numpy
-    except ImportError as error:
-        raise InputError(
-            f"The package safetensors is needed to {purpose}. Install it with: pip install safetensors."
-        ) from error
-    return safetensors
+    message = f"The package safetensors is needed to {purpose}. Install it with: pip install safetensors."
+    import_optional("ml_dtypes", message)  # tells NumPy what bfloat16 is
+    import_optional("safetensors.numpy", message)
+    return import_optional("safetensors", message)
 
 
 def find_state_dict(checkpoint: Any, entry: str | None = None) -> tuple[dict[str, np.ndarray], str]:

@@ -9,12 +9,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from athe_tf.conversion import torch_weights
 from athe_tf.conversion.torch_checkpoint import find_state_dict, read_checkpoint
-from athe_tf.conversion.torch_layout import LAYOUTS, TorchLayout
-from athe_tf.conversion.torch_weights import NORMALIZATIONS, load_torch_weights, used_tensors
-from athe_tf.models.bottleneck_resnet import DEPTHS
 from athe_tf.models.builder import Statistics, build
 from athe_tf.models.names import parse_name
+from athe_tf.models.networks import DEPTHS
 from athe_tf.utils.errors import InputError, check
 
 # The size of the images for which families of networks were published; 32 for others.
@@ -37,7 +36,7 @@ class ImportedModel:
     """
 
     net: keras.Model
-    layout: TorchLayout
+    layout: torch_weights.TorchLayout
     entry: str
     head: str
     normalization: tuple[Statistics, Statistics] | None
@@ -105,23 +104,17 @@ def import_checkpoint(
     )
     content = read_checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint
     state, found = find_state_dict(content, entry)
-    tensors = used_tensors(state)
+    tensors = torch_weights.used_tensors(state)
     normalization = _normalization(tensors, mean, std)
     size = image_size or _IMAGE_SIZES.get(family, 32)
     weight, has_bias = _last_layer(tensors, arch)
     head = head or ("linear" if has_bias else "he")
-    net = build(
-        arch,
-        len(weight),
-        head=head,
-        input_shape=(size, size, _channels(tensors)),
-        scale=scale,
-        mean=None if normalization is None else normalization[0],
-        std=None if normalization is None else normalization[1],
-        activation=activation or _ACTIVATIONS.get(family, "relu"),
-    )
+    mean, std = normalization or (None, None)
+    shape, activation = (size, size, _channels(tensors)), activation or _ACTIVATIONS.get(family, "relu")
+    rest: dict[str, Any] = {"scale": scale, "mean": mean, "std": std, "activation": activation}
+    net = build(arch, len(weight), head=head, input_shape=shape, **rest)
     try:
-        layout = load_torch_weights(net, state)
+        layout = torch_weights.load_torch_weights(net, state)
     except InputError as error:
         raise _with_suggestion(error, arch, tensors) from error
     return ImportedModel(net, layout, found, head, normalization)
@@ -170,22 +163,19 @@ def guess_architecture(tensors: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 
 def _last_layer(tensors: Mapping[str, np.ndarray], arch: str) -> tuple[np.ndarray, bool]:
     """The weight of the last layer, and whether it has a bias."""
-    for layout in LAYOUTS:
+    for layout in torch_weights.LAYOUTS:
         module = layout.module_of("head")
         weight = tensors.get(f"{module}.weight")
         if weight is not None and weight.ndim == 2:
             return weight, f"{module}.bias" in tensors
     shown = ", ".join(list(tensors)[:5])
-    raise _with_suggestion(
-        InputError(f"The checkpoint has no last layer of a known name. Its first tensors are {shown}."),
-        arch,
-        tensors,
-    )
+    problem = f"The checkpoint has no last layer of a known name. Its first tensors are {shown}."
+    raise _with_suggestion(InputError(problem), arch, tensors)
 
 
 def _channels(tensors: Mapping[str, np.ndarray]) -> int:
     """The channels of the images: the inputs of the first convolution, wherever it is in the checkpoint."""
-    modules = (layout.module_of(layer) for layout in LAYOUTS for layer in _STEMS)
+    modules = (layout.module_of(layer) for layout in torch_weights.LAYOUTS for layer in _STEMS)
     return next((tensors[f"{name}.weight"].shape[1] for name in modules if f"{name}.weight" in tensors), 3)
 
 
@@ -193,7 +183,7 @@ def _normalization(tensors: Mapping[str, np.ndarray], mean: Statistics | None, s
     """Mean and standard deviation: those of the caller, else those of the checkpoint."""
     if mean is not None or std is not None:
         return mean, std
-    for names in NORMALIZATIONS:
+    for names in torch_weights.NORMALIZATIONS:
         if set(names) <= set(tensors):
             return tuple(np.ravel(tensors[name]).astype(float).tolist() for name in names)
     return None

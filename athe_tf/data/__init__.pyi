@@ -1,12 +1,11 @@
 from . import corruptions
 from .augment import RandomResizedCrop
 from .corruptions.apply import corrupt
-from .image_files import FileSet
-from .images import ImageSet
+from .folder import FileSet
+from .images import ImageSet, ImageSource
 from .loading import load
 from .mixed import MixedSet, with_extra
 from .names import AUGMENTATIONS
-from .source import ImageSource
 from .splits import Splits
 from .streamed import Files, StreamedSet
 

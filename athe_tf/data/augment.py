@@ -8,6 +8,7 @@ seed.
     augmented = pad_crop_flip(images, seed=fold(seed, epoch), ids=indices)
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -67,11 +68,6 @@ def pad_crop(images, seed, ids, *, padding=None, mode="zero"):
     return tf.gather(tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)
 
 
-def reflect_crop_flip(images, seed, ids, *, padding=None):
-    """`pad_crop_flip` with reflected borders, as Rice et al. train on CIFAR."""
-    return pad_crop_flip(images, seed, ids, padding=padding, mode="reflect")
-
-
 def batch_crop_flip(images, seed, ids, *, padding=None):
     """`reflect_crop_flip` with one window for the whole batch, as LLR's released code has it.
 
@@ -85,6 +81,9 @@ def pad_crop_flip(images, seed, ids, *, padding=None, mode="zero"):
     """`pad_crop`, then `flip`: the augmentation of nearly every CIFAR paper."""
     return flip(pad_crop(images, seed, ids, padding=padding, mode=mode), seed, ids)
 
+
+#: `pad_crop_flip` with reflected borders, as Rice et al. train on CIFAR.
+reflect_crop_flip = functools.partial(pad_crop_flip, mode="reflect")
 
 # The stream of random numbers; the order of an epoch, `pad_crop` and `flip` use others.
 _BOXES = 4

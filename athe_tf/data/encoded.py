@@ -1,13 +1,14 @@
 """The base of sets whose images stay encoded until they are needed."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.augment import RandomResizedCrop
+from athe_tf.data.images import ImageSource, to_float, with_options, without_autograph
 from athe_tf.data.resize import central_view, resize
-from athe_tf.data.source import ImageSource, to_float, with_options, without_autograph
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.graph_checks import readable_errors
 from athe_tf.utils.images_and_labels import check_classes, check_labels
@@ -38,13 +39,8 @@ class ImageDecoder:
 
     def __call__(self, encoded):
         """The whole image `[H, W, C]`."""
-        return self._shaped(
-            tf.cond(
-                tf.io.is_jpeg(encoded),
-                lambda: tf.io.decode_jpeg(encoded, self.channels, dct_method=_DCT),
-                lambda: self._other(encoded),
-            )
-        )
+        of_jpeg = functools.partial(tf.io.decode_jpeg, encoded, self.channels, dct_method=_DCT)
+        return self._shaped(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, lambda: self._other(encoded)))
 
     def crop(self, encoded, box: Callable):
         """A box of the image; of a JPEG file, little more than that is decoded.
@@ -56,17 +52,9 @@ class ImageDecoder:
 
         def of_jpeg():
             height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(encoded))
-            return tf.image.decode_and_crop_jpeg(
-                encoded, box(height, width), channels=self.channels, dct_method=_DCT
-            )
+            return tf.image.decode_and_crop_jpeg(encoded, box(height, width), self.channels, dct_method=_DCT)
 
-        def of_other():
-            image = self._other(encoded)
-            shape = tf.shape(image)
-            top, left, height, width = tf.unstack(box(shape[0], shape[1]))
-            return image[top : top + height, left : left + width]
-
-        return self._shaped(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, of_other))
+        return self._shaped(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, lambda: _cut(self._other(encoded), box)))
 
     def _other(self, encoded):
         return tf.io.decode_image(encoded, self.channels, expand_animations=False)
@@ -75,28 +63,22 @@ class ImageDecoder:
         return tf.ensure_shape(image, [None, None, self.channels])
 
 
+def _cut(image, box: Callable):
+    """A box of a decoded image; see `ImageDecoder.crop`."""
+    shape = tf.shape(image)
+    top, left, height, width = tf.unstack(box(shape[0], shape[1]))
+    return image[top : top + height, left : left + width]
+
+
 class EncodedSource(ImageSource):
     """Base class of `StreamedSet` and `FileSet`.
 
-    A subclass implements `_shuffled`, `_ordered` (the first examples in order), `_encoded` (the bytes and the
-    label of an example), `fingerprint` and a length. Images are decoded one at a time, on all cores.
-
-    Args:
-        decode: From an encoded image to uint8 `[H, W, C]`; an `ImageDecoder` can decode crops only.
-        image_shape: `(height, width, channels)` of an image after `decode` and `image_size`.
-        num_classes: Labels have to be below this.
-        image_size: Crop the central square and resize it. Defaults to `None`: images as they are.
-        resize_size: Resize the shorter side to this before the crop. Defaults to `None`: the largest square.
+    A subclass implements `_ordered` (the first examples in order), `_encoded` (the bytes and the label of an
+    example), `fingerprint` and a length. Images are decoded one at a time, on all cores; a `decode` that is
+    an `ImageDecoder` can decode crops only. The arguments are those of `StreamedSet`.
     """
 
-    def __init__(
-        self,
-        decode: Callable,
-        image_shape: tuple[int, int, int],
-        num_classes: int,
-        image_size: int | None = None,
-        resize_size: int | None = None,
-    ):
+    def __init__(self, decode: Callable, image_shape, num_classes: int, image_size=None, resize_size=None):
         self.image_shape = image_shape
         self.num_classes = num_classes
         self.image_size = image_size
@@ -139,13 +121,9 @@ class EncodedSource(ImageSource):
             encoded, label = self._encoded(payload)
             return self._view(encoded), tf.cast(label, tf.int32), index
 
-        @without_autograph
-        def finish(images, labels, ids):
-            del ids
-            return to_float(images), labels
-
         rows = self._ordered(count).map(without_autograph(lambda index, payload: (payload, index)))
-        return self._map(rows, read).batch(batch_size).map(finish)
+        batches = self._map(rows, read).batch(batch_size)
+        return batches.map(without_autograph(lambda images, labels, ids: (to_float(images), labels)))
 
     def _finished(self, dataset, augment):
         crop = augment if isinstance(augment, RandomResizedCrop) else None
@@ -198,10 +176,7 @@ class EncodedSource(ImageSource):
         if isinstance(self._decode, ImageDecoder):
             pixels = self._decode.crop(encoded, box)
         else:
-            image = self._decode(encoded)
-            shape = tf.shape(image)
-            top, left, height, width = tf.unstack(box(shape[0], shape[1]))
-            pixels = image[top : top + height, left : left + width]
+            pixels = _cut(self._decode(encoded), box)
         return tf.ensure_shape(resize(pixels, *self.image_shape[:2]), self.image_shape)
 
     def _checked(self, images, labels):

@@ -1,20 +1,26 @@
-"""`folder:PATH`: the user's own images, as files in folders; `folder_layout.py` describes them.
+"""Images in files of their own, read as they are needed, and `folder:PATH`: the user's, in folders.
 
-A set of gray images has one channel; in a set with colors, gray images get three. Transparency is dropped.
+`folder_layout.py` describes the folders. A set of gray images has one channel; in a set with colors, gray
+images get three. Transparency is dropped.
 """
 
+import functools
+import os
 import pathlib
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.encoded import ImageDecoder
-from athe_tf.data.folder_layout import PARTS, ImageFile, check_folder, image_files
-from athe_tf.data.image_files import FileSet, unreadable
+from athe_tf.data.encoded import EncodedSource, ImageDecoder
+from athe_tf.data.folder_layout import PARTS, check_folder, image_files
+from athe_tf.data.images import chosen_part, without_autograph
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, hold_out
+from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.graph_checks import checked
 
 # Decoded images of smaller sets are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30
@@ -23,26 +29,160 @@ IN_MEMORY_BYTES = 4 * 2**30
 _SAMPLE = 1000
 
 
-def load(
-    name: str,
-    validation_size: int | None = None,
-    image_size: int | None = None,
-    resize_size: int | None = None,
-    streamed: bool | None = None,
-    skip_corrupt: bool = False,
-) -> Splits:
+class FileSet(EncodedSource):
+    """Images in files of their own, such as the JPEG files of ImageNet.
+
+    Every epoch is a new permutation of all images, and `start_step` skips them without reading. A file that
+    cannot be decoded stops `stream` and `batches` with an error that names it.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> _ = tf.io.write_file("one.jpg", tf.io.encode_jpeg(tf.zeros([90, 80, 3], tf.uint8)))
+    >>> images = athe_tf.data.FileSet(["one.jpg"], [3], (64, 64, 3), num_classes=10, image_size=64)
+    >>> images
+    FileSet(1 images of shape (64, 64, 3))
+
+    Args:
+        paths: The files: JPEG, PNG, GIF or BMP.
+        labels: `[N]`, non-negative integers.
+        image_shape: `(height, width, channels)` of an image after `image_size`.
+        num_classes: Labels have to be below this.
+        image_size: Crop the central square and resize it. Defaults to `None`: images as they are.
+        resize_size: Resize the shorter side to this before the crop. Defaults to `None`: the largest square.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        labels,
+        image_shape: tuple[int, int, int],
+        num_classes: int,
+        image_size: int | None = None,
+        resize_size: int | None = None,
+    ):
+        super().__init__(ImageDecoder(image_shape[-1]), image_shape, num_classes, image_size, resize_size)
+        check(len(paths) > 0, "There are no files. Expected at least one. Received: paths=[].")
+        check(
+            len(paths) == len(labels),
+            f"Files and labels differ in number. Expected {len(paths)} labels. Received: {len(labels)}.",
+        )
+        self.paths = [str(path) for path in paths]
+        self.labels = np.asarray(labels, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __repr__(self) -> str:
+        return f"FileSet({len(self)} images of shape {self.image_shape})"
+
+    def part(self, count: int) -> "FileSet":
+        """`count` images chosen at random, always the same ones, in their order."""
+        chosen = chosen_part(len(self), count)
+        paths = [self.paths[index] for index in chosen]
+        sizes = (self.image_size, self.resize_size)
+        return FileSet(paths, self.labels[chosen], self.image_shape, self.num_classes, *sizes)
+
+    def fingerprint(self) -> str:
+        """The number of images, and a digest of the files' names and sizes, their classes included."""
+        lines = [
+            f"{os.path.basename(path)} {os.stat(path).st_size} {label}\n"
+            for path, label in zip(self.paths, self.labels, strict=True)
+        ]
+        return f"{len(self)} images in files, digest {text_digest(''.join(lines))}"
+
+    def _ordered(self, count):
+        ids = tf.data.Dataset.range(count)
+        return ids.map(without_autograph(lambda index: (index, tf.cast(index, tf.int32))))
+
+    def _encoded(self, payload):
+        paths, labels = self._tensors
+        return tf.io.read_file(tf.gather(paths, payload)), tf.gather(labels, payload)
+
+    @functools.cached_property
+    def _tensors(self):
+        # Eager tensors that all datasets capture; the scope is needed if the first use is inside a graph.
+        with tf.init_scope(), tf.device("CPU"):
+            return tf.constant(self.paths), tf.constant(self.labels, tf.int32)
+
+    def _map(self, dataset, read):
+        # A graph cannot catch an error, but a dataset can pass over elements that fail: the first id that is
+        # not the expected one shows which. The last element of all pairs with `end`.
+        made = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        end = tuple(
+            tf.fill(spec.shape, tf.cast(-1 if place == len(made.element_spec) - 1 else 0, spec.dtype))
+            for place, spec in enumerate(made.element_spec)
+        )
+        made = made.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
+
+        @without_autograph
+        def compare(expected, found):
+            path = tf.gather(self._tensors[0], expected)
+            same = tf.cast(found[-1], tf.int64) == tf.cast(expected, tf.int64)
+            problem = " cannot be read, is not a PNG or JPEG image, or is truncated. "
+            remedy = "Remove it, save it again, or use skip_corrupt=True."
+            return *found[:-1], checked(found[-1], same, "The file ", path, problem + remedy)
+
+        ids = dataset.map(without_autograph(lambda *row: row[-1]))
+        return tf.data.Dataset.zip((ids, made)).map(compare)
+
+
+def unreadable(paths: Sequence[str]) -> list[str]:
+    """The files of `paths` that cannot be read or decoded; reads all of them."""
+    decode = ImageDecoder(channels=3)
+
+    @without_autograph
+    def width(path):
+        attempt = tf.data.Dataset.from_tensors(path).map(
+            without_autograph(lambda path: tf.shape(decode(tf.io.read_file(path)))[1])
+        )
+        failed = tf.data.Dataset.from_tensors(tf.constant(-1))
+        return attempt.ignore_errors().concatenate(failed).take(1).get_single_element()
+
+    widths = tf.data.Dataset.from_tensor_slices([str(path) for path in paths])
+    widths = widths.map(width, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).batch(1024)
+    found = np.concatenate(list(widths.as_numpy_iterator()))
+    return [path for path, value in zip(paths, found, strict=True) if value < 0]
+
+
+def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt) -> Splits:
     """The splits of `name`, which is `"folder:PATH"`; the arguments are those of `athe_tf.data.load`."""
     folder = pathlib.Path(name.removeprefix("folder:")).expanduser()
     classes = check_folder(folder)
-    files = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
+    found = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
     if skip_corrupt:
-        files = _without_corrupt(name, files)
-    _check_classes(name, files, classes)
-    everything = [file for part in files.values() for file in part]
+        found = _without_corrupt(name, found)
+    _check_classes(name, found, classes)
+    files = [file for part in found.values() for file in part]
+    channels = 3 if any(file.header.channels == 3 for file in files) else 1
     if streamed is None:
-        streamed = _decoded_bytes(everything, image_size) >= IN_MEMORY_BYTES
-    make = _streamed if streamed else _in_memory
-    return make(name, files, classes, validation_size, image_size, resize_size)
+        pixels = (image_size**2 if image_size else file.header.height * file.header.width for file in files)
+        streamed = sum(pixels) * channels >= IN_MEMORY_BYTES
+    ends = np.cumsum([len(part) for part in found.values()])[:-1]
+    labels = np.split(np.array([file.label for file in files]), ends)
+
+    def parts_of(images) -> dict:
+        return dict(zip(found, zip(np.split(images, ends), labels, strict=True), strict=True))
+
+    if not streamed:
+        decoded = _decoded(name, [file.path for file in files], channels, image_size, resize_size)
+        _check_one_size(name, {x.shape[:2]: file.path for x, file in zip(decoded, files, strict=True)})
+        facts = {"num_classes": len(classes), "class_names": classes, "validation_size": validation_size}
+        return from_arrays(name, parts_of(np.stack(decoded)), **facts)
+    size = (image_size, image_size)
+    if image_size is None:
+        size = _check_one_size(name, {file.header[:2]: file.path for file in files})
+    sets = {}
+    parts = parts_of(np.array([str(file.path) for file in files]))
+    for part, (paths, numbers) in hold_out(name, parts, validation_size).items():
+        # The first images must not be those of the first classes. RandomState never changes (NEP 19).
+        order = np.random.RandomState(0).permutation(len(paths))
+        shape = (*size, channels)
+        sets[part] = FileSet(
+            paths[order].tolist(), numbers[order], shape, len(classes), image_size, resize_size
+        )
+    sample = sets.get("train", sets["test"]).arrays(max_examples=_SAMPLE)[0]
+    return from_sets(name, sets, len(classes), classes, channel_statistics(sample))
 
 
 def _without_corrupt(name, files):
@@ -70,66 +210,15 @@ def _check_classes(name, files, classes):
     )
 
 
-def _decoded_bytes(files: list[ImageFile], image_size) -> int:
-    channels = _channels(files)
-    if image_size is not None:
-        return len(files) * image_size**2 * channels
-    return sum(file.header.height * file.header.width for file in files) * channels
-
-
-def _channels(files: list[ImageFile]) -> int:
-    return 3 if any(file.header.channels == 3 for file in files) else 1
-
-
-def _streamed(name, files, classes, validation_size, image_size, resize_size) -> Splits:
-    everything = [file for part in files.values() for file in part]
-    shape = (*_size_of_all(name, everything, image_size), _channels(everything))
-    parts = {
-        part: (np.array([str(file.path) for file in found]), np.array([file.label for file in found]))
-        for part, found in files.items()
-    }
-    sets = {}
-    for part, (paths, labels) in hold_out(name, parts, validation_size).items():
-        # The first images must not be those of the first classes. RandomState never changes (NEP 19).
-        order = np.random.RandomState(0).permutation(len(paths))
-        sets[part] = FileSet(
-            paths[order].tolist(), labels[order], shape, len(classes), image_size, resize_size
-        )
-    sample = sets.get("train", sets["test"]).arrays(max_examples=_SAMPLE)[0]
-    return from_sets(name, sets, len(classes), classes, channel_statistics(sample))
-
-
-def _size_of_all(name, files, image_size) -> tuple[int, int]:
-    if image_size is not None:
-        return image_size, image_size
-    sizes = {file.header[:2]: file.path for file in files}
-    _check_one_size(name, sizes)
-    return next(iter(sizes))
-
-
-def _check_one_size(name, sizes: dict) -> None:
+def _check_one_size(name, sizes: dict) -> tuple[int, int]:
+    """The size of all images, from those found and the path of one of each."""
     check(
         len(sizes) == 1,
         f"The images of '{name}' differ in size. Expected `image_size`, to crop and resize them to. "
         f"Received: {' and '.join(f'{size} in {path.name}' for size, path in list(sizes.items())[:2])}. "
         "Give, for example, image_size=224.",
     )
-
-
-def _in_memory(name, files, classes, validation_size, image_size, resize_size) -> Splits:
-    paths = [file.path for part in files.values() for file in part]
-    channels = _channels([file for part in files.values() for file in part])
-    decoded = _decoded(name, paths, channels, image_size, resize_size)
-    _check_one_size(name, {image.shape[:2]: path for image, path in zip(decoded, paths, strict=True)})
-    images = np.stack(decoded)
-    parts, start = {}, 0
-    for part, found in files.items():
-        labels = np.array([file.label for file in found])
-        parts[part] = images[start : start + len(found)], labels
-        start += len(found)
-    return from_arrays(
-        name, parts, num_classes=len(classes), class_names=classes, validation_size=validation_size
-    )
+    return next(iter(sizes))
 
 
 def _decoded(name, paths, channels, image_size, resize_size) -> list[np.ndarray]:

@@ -43,8 +43,12 @@ class ImageFile(NamedTuple):
 def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
     """The names of the classes; raises `InputError` unless `path` has the folders of a data set."""
     folder = pathlib.Path(path).expanduser()
+    try:
+        is_folder = folder.is_dir()
+    except (OSError, ValueError) as error:
+        raise InputError(f"The folder '{folder}' cannot be opened: {error}.") from error
     check(
-        _is_folder(folder),
+        is_folder,
         "No such folder of images. Expected one with train/CLASS/*.png and test/CLASS/*.png, or .jpg. "
         f"Received: folder:{folder}.",
     )
@@ -68,13 +72,6 @@ def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
             f"Received: {unknown[:5]}.",
         )
     return tuple(classes)
-
-
-def _is_folder(path: pathlib.Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError) as error:
-        raise InputError(f"The folder '{path}' cannot be opened: {error}.") from error
 
 
 def subfolders(folder: pathlib.Path) -> list[str]:

@@ -1,17 +1,191 @@
-"""Images in memory."""
+"""The interface of a set of images, in memory or on disk, and `ImageSet`: those in memory."""
 
 import functools
 
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.source import ImageSource, chosen_part, permuted, to_float, with_options, without_autograph
+from athe_tf.data.names import AUGMENTATIONS
 from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import check_integer
+from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import check_images, check_labels
+from athe_tf.utils.rng import bits, fold
 
+#: For functions of datasets without Python control flow: looking for some to convert takes a second.
+without_autograph = tf.autograph.experimental.do_not_convert
 # The stream of random numbers that decides the order; `augment` uses others.
 _ORDER = 0
+
+
+class ImageSource:
+    """Base class of `ImageSet`, `FileSet`, `StreamedSet` and `MixedSet`.
+
+    `stream` is implemented here, and `_shuffled` (which examples an epoch reads, in which order, as batches
+    of small keys) for images that can be read in any order. A subclass implements `_finished` (from those
+    to augmented images and labels), `batches`, `arrays`, `fingerprint` and a length.
+
+    Example:
+
+    >>> train: athe_tf.data.ImageSource = athe_tf.data.load("digits").train
+    >>> train.steps_per_epoch(128)
+    9
+    """
+
+    image_shape: tuple[int, int, int]
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def batches(self, batch_size: int) -> tf.data.Dataset:
+        """All images once, in order, for evaluation. The last batch may be smaller.
+
+        Returns:
+            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
+        """
+        raise NotImplementedError
+
+    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
+        raise NotImplementedError
+
+    def part(self, count: int) -> "ImageSource":
+        """A set of `count` of these images, always the same ones.
+
+        Example:
+
+        >>> athe_tf.data.load("digits").train.part(100)
+        ImageSet(100 images of shape (8, 8, 1), uint8)
+        """
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """A short text that is another one for other images or labels.
+
+        Example:
+
+        >>> athe_tf.data.load("digits").validation.fingerprint()[:10]
+        '200 images'
+        """
+        raise NotImplementedError
+
+    def _shuffled(self, key, batch_size, skipped):
+        """Dataset of `(ids, payload)` batches of one epoch without its first `skipped` batches.
+
+        Args:
+            key: Scalar uint32 tensor, the seed of this epoch.
+            batch_size: An integer. Batches are full.
+            skipped: Scalar int64 tensor.
+        """
+        steps = len(self) // batch_size
+        order = tf.argsort(bits(key, tf.range(len(self)), (), stream=_ORDER), stable=True)
+        order = tf.reshape(order[: steps * batch_size], [steps, batch_size])
+        ids = tf.data.Dataset.from_tensor_slices(order).skip(skipped)
+        return ids.map(without_autograph(lambda ids: (ids, ids)))
+
+    def _finished(self, dataset, augment):
+        """Dataset of `(float32 images in [0, 1], int32 labels)`, augmented.
+
+        Args:
+            dataset: Of `(key, ids, payload)`: the batches of `_shuffled` with the seed of their epoch.
+            augment: A function as in `augment.py`.
+        """
+        raise NotImplementedError
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Number of full batches in an epoch."""
+        check_integer("batch_size", batch_size, 1)
+        check(
+            batch_size <= len(self),
+            f"Invalid value for argument `batch_size`. Expected at most {len(self)}, the number of "
+            f"training images. Received: batch_size={batch_size}.",
+        )
+        return len(self) // batch_size
+
+    def stream(
+        self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)
+    ) -> tf.data.Dataset:
+        """Shuffled, augmented batches for training.
+
+        The order of an epoch and each augmentation are pure functions of (seed, epoch, index), so that
+        `start_step=k` gives exactly the batches that follow the first `k`, without computing those.
+
+        Example:
+
+        >>> train = athe_tf.data.load("digits").train
+        >>> batches = train.stream(128, seed=0, augmentation="pad_crop", start_step=1000)
+        >>> images, labels = next(iter(batches))
+        >>> images.shape, labels.shape
+        (TensorShape([128, 8, 8, 1]), TensorShape([128]))
+
+        Args:
+            batch_size: Size of every batch; the remainder of an epoch is dropped.
+            seed: An integer.
+            augmentation: `"none"` (default), `"flip"`, `"pad_crop"`, `"pad_crop_flip"`,
+                `"random_resized_crop_flip"`, or `"module:name"`: a function of your own, with the arguments
+                of those in `augment.py`, or a `RandomResizedCrop`.
+            start_step: The step of the first batch, counted from the start of training. Defaults to 0.
+            epochs: The epoch after which the stream ends, counted from the start of training. Defaults to
+                `None`: endless.
+            part: `(i, n)` gives part `i` of `n` equal parts of every batch and reads no other images, for one
+                of several workers. Defaults to `(0, 1)`: whole batches.
+
+        Returns:
+            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
+        """
+        steps = self.steps_per_epoch(batch_size)
+        augment = AUGMENTATIONS.get(augmentation)
+        check_integer("start_step", start_step, 0)
+        if epochs is not None:
+            check_integer("epochs", epochs, 1)
+        first, skipped = divmod(start_step, steps)
+
+        @without_autograph
+        def batches_of(epoch):
+            key = fold(seed, epoch)
+            skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
+            batches = self._shuffled(key, batch_size, skip)
+            return batches.map(
+                without_autograph(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
+            )
+
+        last = tf.int64.max if epochs is None else epochs
+        dataset = tf.data.Dataset.range(first, max(first, last)).flat_map(batches_of)
+        dataset = self._finished(dataset, augment)
+        total = tf.data.INFINITE_CARDINALITY if epochs is None else max(0, epochs * steps - start_step)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(total))
+        return with_options(dataset.prefetch(tf.data.AUTOTUNE))
+
+
+def chosen_part(size: int, count: int | None) -> np.ndarray:
+    """`count` indices below `size`, chosen at random and always the same ones, in rising order."""
+    # Not the first ones: folders are read class by class.
+    return np.sort(np.random.RandomState(0).permutation(size)[:count])
+
+
+def part_of(batch, part: tuple[int, int]):
+    """The rows of part `part[0]` of `part[1]` equal parts."""
+    index, count = part
+    if count == 1:
+        return batch
+    size = batch.shape[0] // count
+    return batch[index * size : (index + 1) * size]
+
+
+def to_float(images):
+    """uint8 images in [0, 1]; float images as they are."""
+    return tf.cast(images, tf.float32) / 255.0 if images.dtype == tf.uint8 else images
+
+
+def with_options(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Sets the options of all datasets here: a fixed order, and part of each batch on several workers."""
+    options = tf.data.Options()
+    options.deterministic = True
+    # The thread that tunes a pipeline sleeps for up to a minute, and deleting an iterator may wait for it.
+    # These pipelines have nothing to tune.
+    options.autotune.enabled = False
+    # With sharding by files, the default, the number of workers would change the batches.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return dataset.with_options(options)
 
 
 def as_float(images: np.ndarray) -> np.ndarray:
@@ -85,9 +259,6 @@ class ImageSet(ImageSource):
         self.images = np.asarray(memoryview(images))
         return images, labels
 
-    def _shuffled(self, key, batch_size, skipped):
-        return permuted(key, len(self), batch_size, skipped, _ORDER)
-
     def _finished(self, dataset, augment):
         @without_autograph
         def finish(key, ids, payload):
@@ -97,5 +268,4 @@ class ImageSet(ImageSource):
         return dataset.map(finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def _read(self, payload):
-        images, labels = self._tensors
-        return tf.gather(images, payload), tf.gather(labels, payload)
+        return tuple(tf.gather(values, payload) for values in self._tensors)

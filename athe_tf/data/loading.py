@@ -1,11 +1,9 @@
 """From the name of a data set to its splits."""
 
 import pathlib
-from typing import Any
 
 from athe_tf.data import folder, npz, tfds
 from athe_tf.data.names import check_name, in_memory_only
-from athe_tf.data.resize import check_resize_size
 from athe_tf.data.splits import Splits, from_arrays
 from athe_tf.utils.errors import check, check_integer
 
@@ -54,12 +52,16 @@ def load(
         `Splits`.
     """
     check_name(name, data_dir=data_dir)
-    if validation_size is not None:
-        check_integer("validation_size", validation_size, 0)
-    for argument, value in (("image_size", image_size), ("resize_size", resize_size)):
+    sizes = {"validation_size": validation_size, "image_size": image_size, "resize_size": resize_size}
+    for argument, value in sizes.items():
         if value is not None:
-            check_integer(argument, value, 1)
-    check_resize_size(resize_size, image_size)
+            check_integer(argument, value, 0 if argument == "validation_size" else 1)
+    check(
+        resize_size is None or (image_size is not None and resize_size >= image_size),
+        "`resize_size` is the shorter side of an image from which the central square of `image_size` is cut. "
+        f"Expected `image_size`, at most as large. Received: resize_size={resize_size}, "
+        f"image_size={image_size}. Give, for example, resize_size=256 and image_size=224.",
+    )
     check(
         not skip_corrupt or name.startswith("folder:"),
         "`skip_corrupt` is about files in folders. Expected a data set 'folder:PATH'. "
@@ -70,11 +72,6 @@ def load(
         f"The data set '{name}' is in memory. Expected 'folder:PATH' or a TensorFlow Datasets name. "
         "Received: streamed=True. Leave `streamed` out.",
     )
-    sizes: dict[str, Any] = {
-        "validation_size": validation_size,
-        "image_size": image_size,
-        "resize_size": resize_size,
-    }
     if name == "digits":
         return from_arrays(name, npz.read(DIGITS), class_names=tuple("0123456789"), **sizes)
     if name.startswith("npz:"):

@@ -8,11 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data import npz
-from athe_tf.data.images import ImageSet, as_float
-from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS
-from athe_tf.data.source import ImageSource, part_of, with_options
+from athe_tf.data.images import ImageSet, ImageSource, as_float, part_of, with_options
+from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS, Archive
 from athe_tf.data.splits import Splits
-from athe_tf.utils.archives import Archive
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.images_and_labels import SAME_CLASSES, check_classes, check_images, check_labels
 from athe_tf.utils.rng import fold
@@ -89,20 +87,16 @@ class MixedSet(ImageSource):
             few <= len(self.extra),
             f"A batch needs {few} extra images, but there are {len(self.extra)}. Use a smaller `fraction`.",
         )
-        streams = [
-            source.stream(size, seed=key, augmentation=augmentation, start_step=start_step)
-            for source, size, key in (
-                (self.own, batch_size - few, seed),
-                (self.extra, few, fold(seed, _EXTRA)),
-            )
-        ]
+        rest = {"augmentation": augmentation, "start_step": start_step}
+        own = self.own.stream(batch_size - few, seed=seed, **rest)
+        extra = self.extra.stream(few, seed=fold(seed, _EXTRA), **rest)
         order = interleaved(batch_size - few, few)
 
         def mix(own, extra):
             mixed = (tf.gather(tf.concat(pair, axis=0), order) for pair in zip(own, extra, strict=True))
             return tuple(part_of(values, part) for values in mixed)
 
-        dataset = tf.data.Dataset.zip(*streams).map(mix, num_parallel_calls=tf.data.AUTOTUNE)
+        dataset = tf.data.Dataset.zip(own, extra).map(mix, num_parallel_calls=tf.data.AUTOTUNE)
         return with_options(dataset if total is None else dataset.take(total))
 
 

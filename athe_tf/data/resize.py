@@ -3,18 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import to_levels
-
-
-def check_resize_size(resize_size: int | None, image_size: int | None) -> None:
-    """Raises `InputError` unless a crop of `image_size` fits in images resized to `resize_size`."""
-    check(
-        resize_size is None or (image_size is not None and resize_size >= image_size),
-        "`resize_size` is the shorter side of an image from which the central square of `image_size` is cut. "
-        f"Expected `image_size`, at most as large. Received: resize_size={resize_size}, "
-        f"image_size={image_size}. Give, for example, resize_size=256 and image_size=224.",
-    )
 
 
 def central_view(image, image_size: int | None, resize_size: int | None):

@@ -5,17 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.data.images import ImageSet
+from athe_tf.data.images import ImageSet, ImageSource
 from athe_tf.data.resize import resize_images
-from athe_tf.data.source import ImageSource
+from athe_tf.utils import images_and_labels as rules
 from athe_tf.utils.errors import check
-from athe_tf.utils.images_and_labels import (
-    SAME_CLASSES,
-    check_classes,
-    check_images,
-    check_labels,
-    count_classes,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,18 +68,16 @@ def from_arrays(
         num_classes: Defaults to the number of classes in the training labels.
         class_names: One string for each class.
         statistics: `(mean, std)`. Defaults to those of the training images.
-        validation_size: As in `load`.
-        image_size: As in `load`.
-        resize_size: As in `load`.
+        validation_size: As in `load`, and so are `image_size` and `resize_size`.
     """
     for part, (images, labels) in parts.items():
-        check_images(images, f"x_{part}")
-        check_labels(labels, len(images), f"y_{part}")
+        rules.check_images(images, f"x_{part}")
+        rules.check_labels(labels, len(images), f"y_{part}")
     if num_classes is None:
-        num_classes = count_classes(parts["train"][1], "y_train")
+        num_classes = rules.count_classes(parts["train"][1], "y_train")
     expected = parts["test"][0].shape[1:]
     for part, (images, labels) in parts.items():
-        check_classes(labels, num_classes, f"y_{part}", SAME_CLASSES)
+        rules.check_classes(labels, num_classes, f"y_{part}", rules.SAME_CLASSES)
         check(
             images.shape[1:] == expected,
             f"The images of all splits must have the same shape. Expected {expected}, as in `x_test`. "

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.encoded import EncodedSource
@@ -88,16 +89,12 @@ class StreamedSet(EncodedSource):
 
     def part(self, count: int) -> "StreamedSet":
         """The first `count` images; TensorFlow Datasets shuffles the examples when it writes the files."""
-        fewer, left = copy.copy(self), count
-        take = []
-        for size in self._files.take:
-            take.append(min(size, left))
-            left -= take[-1]
-        kept = [index for index, size in enumerate(take) if size]
-        paths, skip = self._files.paths, self._files.skip
-        fewer._files = Files([paths[i] for i in kept], [skip[i] for i in kept], [take[i] for i in kept])
-        fewer._size = count
-        return fewer
+        paths, skip, take = self._files
+        fewer = np.clip(count - np.cumsum([0, *take[:-1]]), 0, take).tolist()
+        kept = [row for row in zip(paths, skip, fewer, strict=True) if row[-1]]
+        part = copy.copy(self)
+        part._files, part._size = Files(*map(list, zip(*kept, strict=True))), count
+        return part
 
     def fingerprint(self) -> str:
         """The numbers of images and files, and a digest of the files' names, sizes and record counts."""
@@ -115,13 +112,8 @@ class StreamedSet(EncodedSource):
 
     def _records(self, order, readers):
         """Dataset of `(index of the example, serialized record)`, the files in the given order."""
-        take = tf.constant(self._files.take, tf.int64)
-        columns = (
-            tf.constant(self._files.paths),
-            tf.constant(self._files.skip, tf.int64),
-            take,
-            tf.cumsum(take, exclusive=True),
-        )
+        skip, take = (tf.constant(numbers, tf.int64) for numbers in (self._files.skip, self._files.take))
+        columns = (tf.constant(self._files.paths), skip, take, tf.cumsum(take, exclusive=True))
         files = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, order) for column in columns))
 
         def read_file(path, skip, take, first):
@@ -130,13 +122,8 @@ class StreamedSet(EncodedSource):
             records = records.apply(tf.data.experimental.assert_cardinality(take))
             return tf.data.Dataset.zip((tf.data.Dataset.range(first, first + take), records))
 
-        return files.interleave(
-            read_file,
-            cycle_length=min(readers, len(self._files.paths)),
-            block_length=16,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
+        cycle = min(readers, len(self._files.paths))
+        return files.interleave(read_file, cycle, 16, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def _shuffled(self, key, batch_size, skipped):
         steps = self.steps_per_epoch(batch_size)

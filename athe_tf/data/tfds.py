@@ -1,6 +1,5 @@
 """Any image classification set of TensorFlow Datasets, by its name."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -28,50 +27,59 @@ REACH_SECONDS = 10.0
 
 # Means and standard deviations that the literature uses, so that models can be compared.
 STATISTICS = {
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)),
-    "cifar10_corrupted": ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)),
+    **dict.fromkeys(("cifar10", "cifar10_corrupted"), ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616))),
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
     "fashion_mnist": ((0.2860,), (0.3530,)),
-    "imagenet2012": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "imagenet2012_corrupted": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "imagenette": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    **dict.fromkeys(
+        ("imagenet2012", "imagenet2012_corrupted", "imagenette"),
+        ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ),
     "mnist": ((0.1307,), (0.3081,)),
     "svhn_cropped": ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
 }
 
 
-def load(
-    name: str,
-    data_dir: str | pathlib.Path | None = None,
-    validation_size: int | None = None,
-    image_size: int | None = None,
-    resize_size: int | None = None,
-    streamed: bool | None = None,
-) -> Splits:
+def load(name: str, data_dir, *, validation_size, image_size, resize_size, streamed) -> Splits:
     """The splits of a TensorFlow Datasets set; the arguments are those of `athe_tf.data.load`."""
     builder = _builder(name, data_dir)
     keys = _keys(name, builder)
-    image_shape = _image_shape(name, builder.info.features[keys[0]], image_size)
+    height, width, channels = builder.info.features[keys[0]].shape
+    check(
+        image_size is not None or (height is not None and width is not None),
+        f"The images of '{name}' differ in size. Expected `image_size`, to crop and resize them to. "
+        "Received: image_size=None. Give, for example, image_size=224.",
+    )
+    image_shape = (image_size or height, image_size or width, channels)
     _prepare(name, builder)
-    with _reading(name, builder):
+    try:
         return _load(name, builder, keys, image_shape, validation_size, (image_size, resize_size), streamed)
+    except tf.errors.OpError as error:
+        raise _damaged(name, builder.data_dir, error) from error
 
 
 def _load(name, builder, keys, image_shape, validation_size, sizes, streamed):
     parts = _parts(name, builder, keys)
-    label = builder.info.features[keys[1]]
-    facts = {
-        "num_classes": label.num_classes,
-        "class_names": tuple(label.names) if label.names else None,
-        "statistics": STATISTICS.get(base_name(name)),
-    }
+    splits, label = builder.info.splits, builder.info.features[keys[1]]
+    class_names, statistics = tuple(label.names) if label.names else None, STATISTICS.get(base_name(name))
+    counts = {part: splits[split].num_examples if splits else 0 for part, split in parts.items()}
     if streamed is None:
-        size = sum(_count(builder, split) for split in parts.values()) * int(np.prod(image_shape))
-        streamed = size >= IN_MEMORY_BYTES
-    if streamed:
-        return _streamed(name, builder, keys, parts, image_shape, validation_size, sizes, **facts)
-    arrays = {part: _read_all(builder, split, keys, image_shape, sizes) for part, split in parts.items()}
-    return from_arrays(name, arrays, validation_size=validation_size, **facts)
+        streamed = sum(counts.values()) * int(np.prod(image_shape)) >= IN_MEMORY_BYTES
+    if not streamed:
+        arrays = {part: _read_all(builder, split, keys, image_shape, sizes) for part, split in parts.items()}
+        facts = {"class_names": class_names, "statistics": statistics, "validation_size": validation_size}
+        return from_arrays(name, arrays, num_classes=label.num_classes, **facts)
+    if "train" in parts:
+        held = held_out_size(name, counts["train"], validation_size, counts.get("validation"))
+        if held:
+            # TFDS shuffled the examples when it wrote them: the first are as good as any.
+            parts = {**parts, "train": f"train[{held}:]", "validation": f"train[:{held}]"}
+    sets = {
+        part: _streamed_set(builder, split, keys, image_shape, sizes, label.num_classes)
+        for part, split in parts.items()
+    }
+    if statistics is None:
+        statistics = channel_statistics(sets.get("train", sets["test"]).arrays(max_examples=10_000)[0])
+    return from_sets(name, sets, label.num_classes, class_names, statistics)
 
 
 def _builder(name, data_dir):
@@ -96,15 +104,6 @@ def _damaged(name, folder, error) -> InputError:
     )
 
 
-@contextlib.contextmanager
-def _reading(name, builder):
-    """A context in which damaged or missing records raise `InputError`."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        raise _damaged(name, builder.data_dir, error) from error
-
-
 def _keys(name, builder):
     """The keys of the images and labels in an example."""
     features = builder.info.features
@@ -125,16 +124,6 @@ def _keys(name, builder):
         f"Received: {np.dtype(features[keys[0]].np_dtype)}. Convert them and use npz:PATH.",
     )
     return keys
-
-
-def _image_shape(name, feature, image_size):
-    height, width, channels = feature.shape
-    check(
-        image_size is not None or (height is not None and width is not None),
-        f"The images of '{name}' differ in size. Expected `image_size`, to crop and resize them to. "
-        "Received: image_size=None. Give, for example, image_size=224.",
-    )
-    return (height, width, channels) if image_size is None else (image_size, image_size, channels)
 
 
 def _prepare(name, builder):
@@ -180,7 +169,8 @@ def _parts(name, builder, keys):
     splits = tuple(builder.info.splits) or ("train", "test")
     parts = {"train": "train"} if "train" in splits else {}
     tests = [part for part in ("test", "validation") if part in splits]
-    labelled = [part for part in tests if _is_labelled(builder, part, keys)]
+    # ImageNet's test images have the label -1.
+    labelled = [part for part in tests if int(next(iter(_dataset(builder, part, keys)))[1]) >= 0]
     check(
         bool(labelled),
         f"The data set '{name}' has no test images. Expected a split 'test' or 'validation' with labels. "
@@ -192,20 +182,11 @@ def _parts(name, builder, keys):
     return parts
 
 
-def _is_labelled(builder, split, keys):
-    # ImageNet's test images have the label -1.
-    return int(next(iter(_dataset(builder, split, keys)))[1]) >= 0
-
-
 def _dataset(builder, split, keys):
     # One reader: the order of the examples is that of the files.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     dataset = builder.as_dataset(split=split, shuffle_files=False, read_config=config)
     return dataset.map(lambda example: (example[keys[0]], example[keys[1]]))
-
-
-def _count(builder, split):
-    return builder.info.splits[split].num_examples if builder.info.splits else 0
 
 
 def _read_all(builder, split, keys, image_shape, sizes):
@@ -223,24 +204,6 @@ def _read_all(builder, split, keys, image_shape, sizes):
         f"say {count}. Prepare or copy the set again.",
     )
     return images, labels
-
-
-def _streamed(
-    name, builder, keys, parts, image_shape, validation_size, resizing, num_classes, class_names, statistics
-):
-    sizes = {part: _count(builder, split) for part, split in parts.items()}
-    if "train" in parts:
-        held = held_out_size(name, sizes["train"], validation_size, sizes.get("validation"))
-        if held:
-            # TFDS shuffled the examples when it wrote them: the first are as good as any.
-            parts = {**parts, "train": f"train[{held}:]", "validation": f"train[:{held}]"}
-    sets = {
-        part: _streamed_set(builder, split, keys, image_shape, resizing, num_classes)
-        for part, split in parts.items()
-    }
-    if statistics is None:
-        statistics = channel_statistics(sets.get("train", sets["test"]).arrays(max_examples=10_000)[0])
-    return from_sets(name, sets, num_classes, class_names, statistics)
 
 
 def _streamed_set(builder, split, keys, image_shape, resizing, num_classes):

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from athe_tf.data.source import ImageSource, part_of
+from athe_tf.data.images import ImageSource, part_of
 from athe_tf.distribution.cluster import Cluster, wait_for_workers
 from athe_tf.distribution.keras_patches import repair_fit
 from athe_tf.distribution.settings import DistributionSettings

@@ -3,7 +3,6 @@
 | file | content |
 |---|---|
 | `locks.py` | one process at a time writes to a folder |
-| `identity.py` | whether what is on disk belongs to this job, and what differs |
 | `journal.py` | arrays in one file that is replaced as a whole, with the identity they belong to, in parts |
 | `ownership.py` | which files athe_tf wrote: only those are replaced or removed, one by one |
 | `shard.py` | the share of a job that one of several processes does, and the whole from all shares |

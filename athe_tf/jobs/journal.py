@@ -3,18 +3,20 @@
 A journal as in journaling file systems: every finished batch is on record before the next one starts. The
 file is an `.npz` that is replaced as a whole after every batch, so it is never half written. What is too
 large to be written again and again is beside it in parts, each of which is written once.
+
+Beside what is on disk is its identity: a flat dictionary of JSON values, from the name of everything that a
+result depends on to its value or digest. `differences` alone decides whether two are of the same job.
 """
 
 import dataclasses
 import itertools
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from athe_tf.jobs.identity import as_json, differences
 from athe_tf.jobs.ownership import IMAGES, STATE_FORMAT
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing
@@ -149,3 +151,32 @@ def read_arrays(path) -> dict[str, np.ndarray]:
     """All arrays of an `.npz` file; without pickles, which can execute code."""
     with np.load(path, allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
+
+
+def as_json(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """An identity as it is read back from a file."""
+    return json.loads(json.dumps(identity, default=str))
+
+
+def differences(
+    ours: Mapping, stored: Mapping, entry: str = "{name}={ours} (there: {stored})", show: Callable = repr
+) -> list[str]:
+    """The entries in which two identities differ, as text; empty if they are of the same job.
+
+    Example:
+
+    >>> differences({"seed": 1, "norm": "l2"}, {"seed": 0, "norm": "l2"})
+    ['seed=1 (there: 0)']
+
+    Args:
+        ours: The identity of this job.
+        stored: That of what is on disk.
+        entry: How a difference is written, with `name`, `ours` and `stored`.
+        show: From a value, or `None` for one that is missing, to text.
+    """
+    names = [*stored, *(name for name in ours if name not in stored)]
+    return [
+        entry.format(name=name, ours=show(ours.get(name)), stored=show(stored.get(name)))
+        for name in names
+        if ours.get(name) != stored.get(name)
+    ]

@@ -27,11 +27,11 @@
 | `vgg16`, `vgg16-W` | VGG16 with batch normalisation and one dense layer | Liu et al. 2020 |
 
 W is the width of Liu et al., in sixteenths of the standard network: `resnet18-8` has 32 to 256 channels,
-`resnet18-16` is `resnet18`; pre-activation ResNets take it too. To add a model, write one file and add one
-line to `names.py`. Or pass `module:function` as the name, a function of your own: see `build`.
+`resnet18-16` is `resnet18`; pre-activation ResNets take it too. To add a model, write a function and add
+its name to `names.py`. Or pass `module:function` as the name, a function of your own: see `build`.
 """
 
-from athe_tf.utils.lazy import attach_stub
+from athe_tf.utils.registry import attach_stub
 
 _FROM_CONVERSION = {
     "from_torch": "athe_tf.conversion.torch_import",

@@ -1,10 +1,8 @@
 import athe_tf.conversion
 
-from .adapters import to_logits, with_input_range
+from .adapters import ensemble_of, freeze, to_logits, with_input_range
 from .builder import build
-from .ensemble import ensemble_of
 from .features import embedding_model
-from .freezing import freeze
 from .hypersphere import suggest_scale, to_hypersphere
 from .names import ACTIVATIONS, HEADS, NAMES
 

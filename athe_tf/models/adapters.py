@@ -1,13 +1,15 @@
-"""Classifiers with the inputs and outputs that this library expects: `to_logits`, `with_input_range`."""
+"""Classifiers from other ones: `to_logits`, `with_input_range`, `ensemble_of`; and `freeze`."""
 
+import re
 from collections.abc import Sequence
 
 import keras
 
+from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
 from athe_tf.models.features import check_classifier, has_softmax, is_softmax_layer, known_graph
 from athe_tf.utils.choices import check_input_range
-from athe_tf.utils.errors import InputError
-from athe_tf.utils.keras_compat import producer
+from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.keras_compat import all_layers, producer
 
 
 def to_logits(model: keras.Model) -> keras.Model:
@@ -40,19 +42,16 @@ def to_logits(model: keras.Model) -> keras.Model:
         return model if inner is layer else _rebuilt(model, inner(before))
     if is_softmax_layer(layer):
         return _rebuilt(model, before)
-    return _rebuilt(model, _without_activation(layer, before)) if has_softmax(layer) else model
+    if not has_softmax(layer):
+        return model
+    copy = type(layer).from_config(layer.get_config() | {"activation": "linear"})
+    rebuilt = _rebuilt(model, copy(before))
+    copy.set_weights(layer.get_weights())
+    return rebuilt
 
 
 def _rebuilt(model: keras.Model, logits) -> keras.Model:
     return keras.Model(model.inputs[0], logits, name=f"{model.name}_logits")
-
-
-def _without_activation(layer, inputs):
-    """The output of a copy of a layer that has the same weights and no activation."""
-    copy = type(layer).from_config(layer.get_config() | {"activation": "linear"})
-    outputs = copy(inputs)
-    copy.set_weights(layer.get_weights())
-    return outputs
 
 
 def with_input_range(model: keras.Model, input_range: Sequence[float]) -> keras.Model:
@@ -78,3 +77,85 @@ def with_input_range(model: keras.Model, input_range: Sequence[float]) -> keras.
     images = keras.Input(model.input_shape[1:], name="image")
     rescaled = keras.layers.Rescaling(high - low, low, dtype="float32", name="input_range")(images)
     return keras.Model(images, model(rescaled), name=model.name)
+
+
+def ensemble_of(members: Sequence[keras.Model], name: str = "ensemble") -> keras.Model:
+    """One classifier that predicts the mean of its members' probabilities.
+
+    Its logits are the logarithm of that mean. It is a plain Keras model: it can be saved, exported, evaluated
+    and attacked like any other, and gradients flow through all members. The members are copied.
+
+    Example:
+
+    >>> members = [athe_tf.models.build("small_cnn", 10, input_shape=(8, 8, 1), seed=i) for i in (1, 2)]
+    >>> net = athe_tf.models.ensemble_of(members)
+    >>> net.output_shape
+    (None, 10)
+
+    Args:
+        members: Classifiers with the same input shape and the same classes.
+        name: Name of the model. Defaults to `"ensemble"`.
+    """
+    check(len(members) > 0, "An ensemble needs at least one member. Received: none.")
+    first = members[0]
+    for member in members:
+        check(
+            (member.input_shape, member.output_shape) == (first.input_shape, first.output_shape),
+            "All members of an ensemble must have the same input shape and the same classes. "
+            f"Received: {first.input_shape} to {first.output_shape}, and "
+            f"{member.input_shape} to {member.output_shape}.",
+        )
+    images = keras.Input(first.input_shape[1:], name="image")
+    logits = []
+    for index, member in enumerate(members, start=1):
+        copy = keras.models.clone_model(member)
+        copy.set_weights(member.get_weights())
+        # Keras requires unique names, and offers no way to name a clone.
+        copy.name = f"member_{index}"
+        logits.append(copy(images))
+    together = keras.layers.Concatenate(name="logits")(logits) if len(logits) > 1 else logits[0]
+    # float32, also under mixed precision.
+    mean = LogMeanSoftmax(len(members), name="head", dtype="float32")(together)
+    return keras.Model(images, mean, name=name)
+
+
+def freeze(model: keras.Model, pattern: str) -> list[str]:
+    """Freezes the layers whose names match a regular expression, and returns these names.
+
+    Frozen layers keep their weights, and their batch normalization its moving statistics, which it also uses
+    in training: this is `layer.trainable = False` for all of them, however deeply nested. Freeze before
+    `compile`. Setting `layer.trainable = True` and compiling again undoes it.
+
+    Example:
+
+    >>> net = athe_tf.models.build("small_cnn", 10, input_shape=(8, 8, 1))
+    >>> athe_tf.models.freeze(net, "(conv|bn)[12]")
+    ['conv1', 'bn1', 'conv2', 'bn2']
+    >>> net.layers[1].trainable
+    False
+
+    Args:
+        model: A Keras model.
+        pattern: A regular expression that matches whole names of layers, such as `"conv1|group[12]_.*"`.
+    """
+    # Nested ones included, in the order of their weights.
+    position = {id(weight): number for number, weight in enumerate(model.weights)}
+    layers = [layer for layer in all_layers(model) if layer is not model and layer.weights]
+    layers.sort(key=lambda layer: position[id(layer.weights[0])])
+    names = [layer.name for layer in layers]
+    try:
+        matching = [layer for layer in layers if re.fullmatch(pattern, layer.name)]
+    except re.error as error:
+        raise InputError(
+            f"`pattern` must be a regular expression. Received: pattern={pattern!r} ({error})."
+        ) from None
+    check(
+        len(matching) > 0,
+        f"No layer with weights has a name that matches {pattern!r} as a whole. Its layers are "
+        f"{', '.join(names)}. Use a pattern such as '{names[0]}.*'."
+        if names
+        else f"The model '{model.name}' has no layers with weights. Build it first.",
+    )
+    for layer in matching:
+        layer.trainable = False
+    return [layer.name for layer in matching]

@@ -41,16 +41,11 @@ class Blocks:
             # padding="same" with a stride pads only the far side of even images.
             padding = ((0, 1), (0, 1)) if self.pad_far_side else kernel // 2
             x = keras.layers.ZeroPadding2D(padding, name=f"{name}_pad")(x)
-        return keras.layers.Conv2D(
-            filters,
-            kernel,
-            strides=stride,
-            padding="same" if stride == 1 else "valid",
-            use_bias=bias,
-            kernel_initializer=self._conv_initializer(limit),
-            bias_initializer=self.uniform(limit) if bias else "zeros",
-            name=name,
-        )(x)
+        weights = {"kernel_initializer": self._conv_initializer(limit), "use_bias": bias}
+        if bias:
+            weights["bias_initializer"] = self.uniform(limit)
+        edges = "same" if stride == 1 else "valid"
+        return keras.layers.Conv2D(filters, kernel, stride, edges, name=name, **weights)(x)
 
     def norm(self, x, *, name: str, gamma: str = "ones"):
         return BatchNorm(gamma_initializer=gamma, name=name)(x)
@@ -67,12 +62,9 @@ class Blocks:
     def dense(self, x, units: int, *, name: str, dtype=None):
         """A dense layer with PyTorch's default: kernel and bias uniform in +-1/sqrt(fan_in)."""
         limit = 1 / math.sqrt(x.shape[-1])
+        kernel, bias = self.uniform(limit), self.uniform(limit)
         return keras.layers.Dense(
-            units,
-            kernel_initializer=self.uniform(limit),
-            bias_initializer=self.uniform(limit),
-            dtype=dtype,
-            name=name,
+            units, kernel_initializer=kernel, bias_initializer=bias, dtype=dtype, name=name
         )(x)
 
     def dropout(self, x, *, name: str):

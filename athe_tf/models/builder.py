@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.blocks import Blocks
 from athe_tf.models.features import check_classifier
-from athe_tf.models.names import ACTIVATIONS, FAMILIES, check_head, parse_name
+from athe_tf.models.names import ACTIVATIONS, EIGHTEEN, FAMILIES, check_head, parse_name
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.registry import import_object, is_import_path, unknown_name
 
@@ -16,14 +17,6 @@ Statistics = float | Sequence[float]
 
 #: The name of the layer that normalizes the input.
 NORMALIZATION = "normalization"
-
-_WITHOUT_DROPOUT = (
-    "bottleneck",
-    "preact_resnet18",
-    "preact_resnet18_fast",
-    "preact_resnet18_nfgsm",
-    "resnet18",
-)
 
 
 def build(
@@ -76,7 +69,7 @@ def build(
         raise unknown_name("activation", activation, ACTIVATIONS)
     check(num_classes >= 2, f"A classifier needs at least 2 classes. Received: num_classes={num_classes}.")
     check(0 <= dropout < 1, f"`dropout` must lie in [0, 1). Received: dropout={dropout}.")
-    if dropout and family in _WITHOUT_DROPOUT:
+    if dropout and family in ("bottleneck", *EIGHTEEN):
         raise InputError(f"Model '{name}' has no dropout. Received: dropout={dropout}. Use dropout=0.")
     check(
         len(input_shape) == 3,
@@ -142,13 +135,11 @@ def _for_each_channel(argument: str, value: Statistics, num_channels: int) -> li
 def _head(features, blocks: Blocks, num_classes: int, head: str, scale: float, weight_norm: str):
     if head == "linear":
         return blocks.dense(features, num_classes, name="head", dtype=_whole_precision())
-    return CosineDense(
-        num_classes,
-        scale=scale,
-        normalize_features=head != "wn",
-        normalize_weights=head != "fn",
-        angular=head == "mhe",
-        weight_norm=weight_norm,
-        kernel_initializer=blocks.uniform(1 / math.sqrt(features.shape[-1])),
-        name="head",
-    )(features)
+    kernel = blocks.uniform(1 / math.sqrt(features.shape[-1]))
+    form: dict[str, Any] = {
+        "normalize_features": head != "wn",
+        "normalize_weights": head != "fn",
+        "angular": head == "mhe",
+    }
+    rest = {"weight_norm": weight_norm, "kernel_initializer": kernel, "name": "head"}
+    return CosineDense(num_classes, scale=scale, **form, **rest)(features)

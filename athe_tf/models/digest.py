@@ -48,7 +48,9 @@ def keras_digest(model: keras.Model) -> str | None:
     """
     try:
         layers = all_layers(model)
-        if any(map(_has_function, layers)):
+        # A layer may keep a Python function from elsewhere, as `Lambda` does.
+        kept = (value for layer in layers for value in vars(layer).values())
+        if any(isinstance(value, types.FunctionType) and is_foreign(value) for value in kept):
             return None
         whole = keras.saving.serialize_keras_object(model)
         # Without the optimizer and the loss that it was compiled with.
@@ -78,12 +80,6 @@ def source_of(attack_class: type) -> dict[str, str]:
         return {"code of the attack": text_digest(inspect.getsource(attack_class))}
     except (OSError, TypeError):  # written in a console
         return {}
-
-
-def _has_function(layer) -> bool:
-    """Whether a layer keeps a Python function from elsewhere, as `Lambda` does."""
-    values = vars(layer).values()
-    return any(isinstance(value, types.FunctionType) and is_foreign(value) for value in values)
 
 
 def _add_foreign_layer(digest, layer) -> None:

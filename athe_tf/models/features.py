@@ -78,11 +78,6 @@ def check_classifier(model: keras.Model) -> None:
     )
 
 
-def penultimate(model: keras.Model) -> keras.Model | None:
-    """The model up to the input of its head; `None` if the head is not found."""
-    return find_head(model).features
-
-
 def embedding_model(model: keras.Model) -> keras.Model:
     """The classifier without its head: from images to features of unit length.
 
@@ -99,7 +94,7 @@ def embedding_model(model: keras.Model) -> keras.Model:
         model: A functional or Sequential classifier that ends in a `Dense` or a `CosineDense`, also inside a
             nested model.
     """
-    features = penultimate(model)
+    features = find_head(model).features
     if features is None:
         raise InputError(
             f"The features of '{model.name}' are not known. Expected a functional or Sequential model that "

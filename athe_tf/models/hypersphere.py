@@ -73,7 +73,14 @@ def _classifier(model: keras.Model, wanted) -> tuple[Any, Any]:
     if isinstance(layer, keras.Model):
         inner, inside = _classifier(layer, wanted)
         return inner, keras.Model(layer.inputs[0], inside)(features)
-    _check_classifier_layer(model, layer, features)
+    pointwise = isinstance(layer, keras.layers.Conv2D) and layer.kernel_size == (1, 1) and layer.groups == 1
+    if not (pointwise or isinstance(layer, keras.layers.Dense)):
+        raise InputError(f"Model '{model.name}' ends in '{layer.name}', a {type(layer).__name__}. {_REMEDY}")
+    if layer.activation not in (keras.activations.linear, keras.activations.softmax):
+        raise InputError(f"The layer '{layer.name}' has activation '{layer.activation.__name__}'. {_REMEDY}")
+    shape = features.shape
+    if any(size != 1 for size in shape[1:-1]) or (not pointwise and len(shape) != 2):
+        raise InputError(f"The layer '{layer.name}' is applied to features of shape {shape}. {_REMEDY}")
     return layer, features
 
 
@@ -84,7 +91,7 @@ def _walk_back(model: keras.Model, wanted) -> tuple[Any, Any]:
         while is_identity(layer) or is_softmax_layer(layer) or isinstance(layer, _AFTER_LOGITS):
             layer, features = producer(features)
         return layer, features
-    while not _is_wanted(layer, wanted) and not isinstance(layer, keras.Model):
+    while wanted not in (layer, layer.name) and not isinstance(layer, keras.Model):
         if features is None:
             name = wanted if isinstance(wanted, str) else getattr(wanted, "name", wanted)
             raise InputError(
@@ -93,22 +100,6 @@ def _walk_back(model: keras.Model, wanted) -> tuple[Any, Any]:
             )
         layer, features = producer(features)
     return layer, features
-
-
-def _is_wanted(layer, wanted) -> bool:
-    return layer is wanted or layer.name == wanted
-
-
-def _check_classifier_layer(model: keras.Model, layer, features) -> None:
-    pointwise = isinstance(layer, keras.layers.Conv2D) and layer.kernel_size == (1, 1) and layer.groups == 1
-    if not (pointwise or isinstance(layer, keras.layers.Dense)):
-        raise InputError(f"Model '{model.name}' ends in '{layer.name}', a {type(layer).__name__}. {_REMEDY}")
-    if layer.activation not in (keras.activations.linear, keras.activations.softmax):
-        raise InputError(f"The layer '{layer.name}' has activation '{layer.activation.__name__}'. {_REMEDY}")
-    if any(size != 1 for size in features.shape[1:-1]) or (not pointwise and len(features.shape) != 2):
-        raise InputError(
-            f"The layer '{layer.name}' is applied to features of shape {features.shape}. {_REMEDY}"
-        )
 
 
 def suggest_scale(model: keras.Model, images, batch_size: int = 128) -> float:

@@ -6,41 +6,14 @@ from typing import Any
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.registry import Registry, is_import_path, unknown_name
 
-#: From a family of names to the function that builds its layers.
-FAMILIES = Registry(
-    "model",
-    __package__,
-    {
-        "bottleneck": "bottleneck_resnet:bottleneck_resnet",
-        "dm_wrn": "wide_resnet:deepmind_wide_resnet",
-        "lenet": "cnn:lenet",
-        "preact_resnet18": "resnet:preact_resnet18",
-        "preact_resnet18_fast": "resnet:preact_resnet18_fast",
-        "preact_resnet18_nfgsm": "resnet:preact_resnet18_nfgsm",
-        "resnet18": "resnet:resnet18",
-        "small_cnn": "cnn:small_cnn",
-        "vgg16": "cnn:vgg16",
-        "wrn": "wide_resnet:wide_resnet",
-    },
-)
-
 _RESNETS = ("resnet18", "resnet18-8", "resnet50", "resnet101", "resnet152", "resnet152_denoise")
 _WIDE_BOTTLENECKS = ("wide_resnet50_2", "wide_resnet101_2")
 _WIDE = ("wrn-10-1", "wrn-16-4", "wrn-28-10", "wrn-34-10", "wrn-34-20", "wrn-40-8", "wrn-70-16")
 _DEEPMIND = ("dm_wrn-28-10", "dm_wrn-70-16", "dm_wrn-94-16")
 _PREACT = ("preact_resnet18", "preact_resnet18-8", "preact_resnet18_fast", "preact_resnet18_nfgsm")
+_PLAIN = ("small_cnn", "vgg16", "vgg16-8")
 #: Names to suggest and to list; `wrn-D-K`, `dm_wrn-D-K` and `-W` allow many more.
-NAMES = (
-    *_DEEPMIND,
-    "lenet",
-    *_PREACT,
-    *_RESNETS,
-    "small_cnn",
-    "vgg16",
-    "vgg16-8",
-    *_WIDE_BOTTLENECKS,
-    *_WIDE,
-)
+NAMES = (*_DEEPMIND, "lenet", *_PREACT, *_RESNETS, *_PLAIN, *_WIDE_BOTTLENECKS, *_WIDE)
 
 #: The heads: `linear`, feature norm only, weight norm only, hypersphere embedding, its angular form.
 HEADS = ("linear", "fn", "wn", "he", "mhe")
@@ -50,13 +23,17 @@ HEAD_MARGINS = {"he": 0.2, "mhe": 0.1}
 
 ACTIVATIONS = ("relu", "softplus", "silu", "leaky_relu")
 
-_WITH_WIDTH = (
-    "lenet",
-    "preact_resnet18",
-    "preact_resnet18_fast",
-    "preact_resnet18_nfgsm",
-    "resnet18",
-    "vgg16",
+#: The families of networks of 18 layers.
+EIGHTEEN = ("preact_resnet18", "preact_resnet18_fast", "preact_resnet18_nfgsm", "resnet18")
+_WITH_WIDTH = ("lenet", *EIGHTEEN, "vgg16")
+
+#: From a family of names to the function that builds its layers.
+FAMILIES = Registry(
+    "model",
+    __package__,
+    {name: f"networks:{name}" for name in (*_WITH_WIDTH, "small_cnn")}
+    | {"bottleneck": "networks:bottleneck_resnet", "dm_wrn": "networks:deepmind_wide_resnet"}
+    | {"wrn": "networks:wide_resnet"},
 )
 
 
@@ -77,7 +54,7 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     if name in _WIDE_BOTTLENECKS:
         depth, widen = map(int, name.removeprefix("wide_resnet").split("_"))
         return "bottleneck", {"depth": depth, "widen": widen}
-    if name in FAMILIES and name not in ("bottleneck", "dm_wrn", "wrn"):
+    if name in (*_WITH_WIDTH, "small_cnn"):
         return name, {}
     if wide := re.fullmatch(r"((?:dm_)?wrn)-(\d+)-(\d+)", name):
         depth, widen = int(wide[2]), int(wide[3])

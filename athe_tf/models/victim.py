@@ -12,6 +12,9 @@ from athe_tf.models.digest import keras_digest
 from athe_tf.models.features import find_head
 from athe_tf.utils.errors import InputError, NotApplicable
 
+# The arguments that a victim has as attributes.
+_KEPT_IN_COPIES = ("head", "scale", "num_classes", "name", "facts", "independent", "differentiable")
+
 
 class Victim:
     """A classifier as an attack sees it: images in, logits out, and sometimes more.
@@ -85,21 +88,10 @@ class Victim:
         >>> athe_tf.victim(lambda x: x[:, 0, 0, :]).replace(num_classes=3).num_classes
         3
         """
+        kept = {name: getattr(self, name) for name in _KEPT_IN_COPIES}
+        private = {name: getattr(self, f"_{name}") for name in ("logits", "features", "digest")}
         return Victim(
-            **{
-                "logits": self._logits,
-                "features": self._features,
-                "head": self.head,
-                "scale": self.scale,
-                "num_classes": self.num_classes,
-                "name": self.name,
-                "facts": self.facts,
-                "independent": self.independent,
-                "differentiable": self.differentiable,
-                "digest": self._digest,
-                "source": None if self.source is self else self.source,
-                **changes,
-            }
+            **{**kept, **private, "source": None if self.source is self else self.source, **changes}
         )
 
     def digest(self) -> str | None:
@@ -180,7 +172,9 @@ def victim_of(model, num_classes: int | None = None) -> Victim:
     kept = getattr(model, _KEPT, None)
     if kept is not None:
         return kept
-    made = _keras_victim(model) if isinstance(model, keras.Model) else _callable_victim(model, num_classes)
+    name = getattr(model, "__name__", type(model).__name__)
+    is_keras = isinstance(model, keras.Model)
+    made = _keras_victim(model) if is_keras else Victim(model, num_classes=num_classes, name=name)
     with contextlib.suppress(AttributeError):  # a callable without attributes makes a new victim each time
         # Past Keras, which would track an attribute that is set the usual way.
         object.__setattr__(model, _KEPT, made)
@@ -234,11 +228,6 @@ def in_range(victim: Victim, low: float, high: float) -> Victim:
     found = victim.replace(**inside)
     found.copies = {device: in_range(copy, low, high) for device, copy in victim.copies.items()}
     return found
-
-
-def _callable_victim(function: Callable, num_classes: int | None) -> Victim:
-    name = getattr(function, "__name__", type(function).__name__)
-    return Victim(function, num_classes=num_classes, name=name)
 
 
 def _keras_victim(model: keras.Model) -> Victim:

@@ -15,7 +15,7 @@ from athe_tf.drawing.png import write_figure
 from athe_tf.programs.command_line import say
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
-from athe_tf.saving.model_path import RUN_MODELS, find_model, is_imported
+from athe_tf.saving.names import RUN_MODELS, find_model, is_imported
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import replacing

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.data.splits import Splits
-from athe_tf.jobs.identity import differences
-from athe_tf.jobs.journal import read_arrays, write_arrays
+from athe_tf.jobs.journal import differences, read_arrays, write_arrays
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.workdir import find_initial_model
 from athe_tf.utils.digests import file_digest

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from athe_tf import zoo
 from athe_tf.jobs.locks import LOCK, held, lock_name, locked
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
@@ -20,8 +21,7 @@ from athe_tf.programs.config.serialization import (
     given_settings,
     to_json,
 )
-from athe_tf.saving import zoo
-from athe_tf.saving.model_path import RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
+from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import TEMPORARY, write_text
 
@@ -182,7 +182,7 @@ def recorded_settings(model, run: Workdir | None) -> tuple[dict, str | None]:
         The settings, empty for a model without a run; and a remark for the user, or `None`.
     """
     if in_zoo(model):
-        card = zoo.card(str(model).removeprefix(zoo.PREFIX))
+        card = zoo.card(str(model).removeprefix(PREFIX))
         return {name: card[name] for name in FROM_RUN if name in card}, None
     return ({}, None) if run is None else run.recorded_settings()
 

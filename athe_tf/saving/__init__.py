@@ -7,7 +7,7 @@ athe_tf.saving.describe(net)                      # the content of the card
 athe_tf.saving.open_model("runs/digits").net      # also zoo:NAME, module:function, ONNX and LiteRT files
 """
 
-from athe_tf.utils.lazy import attach_stub
+from athe_tf.utils.registry import attach_stub
 
 _ELSEWHERE = {"convert": "athe_tf.conversion.converted_file", "describe": "athe_tf.models.card"}
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__, _ELSEWHERE)

@@ -8,11 +8,4 @@ from .saved_model import export
 convert = athe_tf.conversion.convert
 describe = athe_tf.models.card.describe
 
-__all__ = [
-    "OpenedModel",
-    "convert",
-    "describe",
-    "export",
-    "load_model",
-    "open_model",
-]
+__all__ = ["OpenedModel", "convert", "describe", "export", "load_model", "open_model"]

@@ -12,7 +12,7 @@ from athe_tf.models.adapters import with_input_range
 from athe_tf.models.features import known_graph
 from athe_tf.models.victim import Victim, in_range, victim_of
 from athe_tf.saving.keras_file import load_model
-from athe_tf.saving.model_path import find_model, is_imported
+from athe_tf.saving.names import find_model, is_imported
 from athe_tf.saving.saved_model import saved_model_victim
 from athe_tf.utils.choices import RUNTIME_SUFFIXES
 from athe_tf.utils.registry import import_object

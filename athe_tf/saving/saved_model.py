@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from athe_tf.jobs.locks import lock_name, locked
 from athe_tf.models.card import CARD, describe, read_card, write_card
-from athe_tf.models.features import penultimate
+from athe_tf.models.features import find_head
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, first_line
@@ -78,7 +78,7 @@ def _write(net: keras.Model, folder: pathlib.Path) -> None:
     archive.track(net)
     images = tf.TensorSpec([None, *net.input_shape[1:]], tf.float32, name="images")
     archive.add_endpoint("serve", lambda x: net(x, training=False), input_signature=[images])
-    features = penultimate(net)
+    features = find_head(net).features
     if features is not None:
         archive.add_endpoint("features", lambda x: features(x, training=False), input_signature=[images])
     archive.write_out(str(folder), verbose=False)
@@ -107,15 +107,9 @@ def saved_model_victim(folder) -> Victim:
     def logits(x, owner=loaded):
         return serve(x)
 
-    return Victim(
-        logits,
-        features=features,
-        scale=facts.get("scale") or 1.0,
-        num_classes=facts.get("num_classes"),
-        name=folder.name,
-        facts=facts,
-        digest=lambda: digest,
-    )
+    known: dict[str, Any] = {"name": folder.name, "facts": facts, "digest": lambda: digest}
+    scale, classes = facts.get("scale") or 1.0, facts.get("num_classes")
+    return Victim(logits, features=features, scale=scale, num_classes=classes, **known)
 
 
 def saved_model_digest(folder: pathlib.Path) -> str:

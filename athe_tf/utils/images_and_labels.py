@@ -31,13 +31,9 @@ def out_of_range(low: float, high: float, where: str = "") -> InputError:
         high: The largest value.
         where: Added to the range, such as `" in `x_train`"`.
     """
-    remedy = DIVIDE if like_pixels(low, high) else NORMALIZE_INSIDE
+    # Decoders of image files return pixels of 0..255.
+    remedy = DIVIDE if low >= 0 and 1 < high <= 255 else NORMALIZE_INSIDE
     return InputError(f"{IMAGE_RULE}min={low:.3g}, max={high:.3g}{where}. {remedy}")
-
-
-def like_pixels(low: float, high: float) -> bool:
-    """Whether the range is that of pixels of 0..255, as decoders of image files return them."""
-    return low >= 0 and 1 < high <= 255
 
 
 def to_levels(images: np.ndarray) -> np.ndarray:

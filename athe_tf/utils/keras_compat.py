@@ -12,6 +12,10 @@ from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 from keras.src.backend.common.tensor_attributes import get_tensor_attr, set_tensor_attr
 from keras.src.saving.serialization_lib import SafeModeScope
 
+#: Keep a value with a tensor under a name, as Keras keeps masks, and find it, or `None`. Attributes do that
+#: for most tensors, but not for those that JAX traces.
+attach, attached = set_tensor_attr, get_tensor_attr
+
 
 def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The model and all of its layers, however deeply nested.
@@ -29,19 +33,6 @@ def producer(tensor: keras.KerasTensor) -> tuple[Any, Any]:
     history = tensor._keras_history
     inputs = history.operation._inbound_nodes[history.node_index].input_tensors
     return history.operation, inputs[0] if inputs else None
-
-
-def attach(tensor, name: str, value: Any) -> None:
-    """Keeps a value with a tensor under a name, as Keras keeps masks; `attached` finds it.
-
-    Attributes do that for most tensors, but not for those that JAX traces.
-    """
-    set_tensor_attr(tensor, name, value)
-
-
-def attached(tensor, name: str) -> Any:
-    """What `attach` kept with a tensor; `None` if there is nothing."""
-    return get_tensor_attr(tensor, name)
 
 
 def has_values() -> bool:

@@ -38,7 +38,7 @@ class Placeholder:
     def from_config(self, config: dict):
         """The object that the class makes of a config; Keras asks for nothing else."""
         importlib.import_module(self.module)
-        return _table(sys.modules["keras"])[self.registered_name].from_config(config)
+        return sys.modules["keras"].saving.get_custom_objects()[self.registered_name].from_config(config)
 
 
 def register_with_keras() -> None:
@@ -75,11 +75,7 @@ class _WhenKerasIsImported(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _table(keras) -> dict:
-    return keras.saving.get_custom_objects()
-
-
 def _enter(keras) -> None:
     for name, module in MODULES.items():
         registered_name = f"athe_tf>{name}"
-        _table(keras).setdefault(registered_name, Placeholder(registered_name, module))
+        keras.saving.get_custom_objects().setdefault(registered_name, Placeholder(registered_name, module))

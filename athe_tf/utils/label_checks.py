@@ -26,15 +26,8 @@ def checked_labels(labels, classes: int):
     valid = (labels >= 0) & (labels < classes)
     if keras.backend.is_float_dtype(dtype):
         valid = valid & (labels == ops.floor(labels))
-    return _checked(
-        ops.cast(labels, "int32"),
-        ops.all(valid),
-        f"{label_rule(classes)}min=",
-        ops.min(labels),
-        ", max=",
-        ops.max(labels),
-        f". {NUMBER_CLASSES}",
-    )
+    found = ("min=", ops.min(labels), ", max=", ops.max(labels), f". {NUMBER_CLASSES}")
+    return _checked(ops.cast(labels, "int32"), ops.all(valid), label_rule(classes), *found)
 
 
 def checked_probabilities(labels):
@@ -49,17 +42,9 @@ def checked_probabilities(labels):
     sums = ops.sum(labels, axis=-1, keepdims=True)
     # A label in half precision may be off by 0.001. False for NaN.
     valid = (labels >= 0) & (ops.abs(sums - 1) <= 0.01)
-    labels = _checked(
-        labels,
-        ops.all(valid),
-        "One-hot and soft labels must not be negative and add up to 1 for every image. Received: min=",
-        ops.min(labels),
-        ", sums from ",
-        ops.min(sums),
-        " to ",
-        ops.max(sums),
-        ". Use `sample_weight` to weight images.",
-    )
+    rule = "One-hot and soft labels must not be negative and add up to 1 for every image. Received: min="
+    found = (ops.min(labels), ", sums from ", ops.min(sums), " to ", ops.max(sums))
+    labels = _checked(labels, ops.all(valid), rule, *found, ". Use `sample_weight` to weight images.")
     return ops.where(valid, labels, float("nan"))
 
 

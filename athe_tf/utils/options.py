@@ -7,6 +7,7 @@ whoever takes the value in Python checks it with the same rule and the same word
 import dataclasses
 import inspect
 import math
+import operator
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -86,8 +87,7 @@ def check_option(options_class, name: str, value, shown: str | None = None) -> N
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         bounds = _bounds(rules)
         check(
-            not bounds or (_is_finite(value) and _within(value, rules)),
-            f"{shown} must {bounds}. Received: {shown}={_number(value)}.",
+            not bounds or _within(value, rules), f"{shown} must {bounds}. Received: {shown}={_number(value)}."
         )
 
 
@@ -107,16 +107,11 @@ def _number(value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _is_finite(value) -> bool:
-    return isinstance(value, int) or math.isfinite(value)  # a large integer is no float
-
-
 def _within(value, rules) -> bool:
-    return (
-        (rules.get("least") is None or value >= rules["least"])
-        and (rules.get("above") is None or value > rules["above"])
-        and (rules.get("below") is None or value < rules["below"])
-    )
+    """Whether a number is finite and within all bounds that there are."""
+    tests = (("least", operator.ge), ("above", operator.gt), ("below", operator.lt))
+    finite = isinstance(value, int) or math.isfinite(value)  # a large integer is no float
+    return finite and all(rules.get(name) is None or test(value, rules[name]) for name, test in tests)
 
 
 def check_options(options, shown: Callable[[str], str] = str, table=None) -> None:

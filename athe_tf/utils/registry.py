@@ -9,8 +9,10 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+import lazy_loader
 
 from athe_tf.utils.errors import InputError, check
 
@@ -75,6 +77,14 @@ def import_object(name: str, kind: str = "object") -> Any:
         ) from error
 
 
+def import_optional(module: str, message: str) -> Any:
+    """Imports a package that not every installation has; without it, an `InputError` with this message."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(message) from error
+
+
 class Registry:
     """Maps names to objects that are imported on first use.
 
@@ -134,3 +144,23 @@ def split_names(text: str) -> list[str]:
     """
     parts = re.findall(r"(?:[^,()]|\((?:[^()]|\([^()]*\))*\)|[()])+", text)
     return [part.strip() for part in parts if part.strip()]
+
+
+def attach_stub(
+    package: str, file: str, elsewhere: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package, from the imports of its stub.
+
+    Args:
+        package: Its `__name__`.
+        file: Its `__file__`.
+        elsewhere: Further names, and the modules outside of the package that have them. The stub lists them
+            as assignments: `lazy_loader` reads only imports from inside the package.
+    """
+    own, _, names = lazy_loader.attach_stub(package, file)
+    names = sorted([*names, *elsewhere])
+
+    def get(name: str) -> Any:
+        return getattr(importlib.import_module(elsewhere[name]), name) if name in elsewhere else own(name)
+
+    return get, lambda: list(names), names

@@ -9,9 +9,9 @@ print(athe_tf.zoo.table())                            # the accuracies of all of
 than 0.5 MB each) and far from the state of the art.
 """
 
-from athe_tf.utils.lazy import attach_stub
+from athe_tf.utils.registry import attach_stub
 
-_HOME = "athe_tf.saving.zoo"
+_HOME = "athe_tf.saving.names"
 __getattr__, __dir__, __all__ = attach_stub(
     __name__, __file__, dict.fromkeys(("card", "load", "names", "table"), _HOME)
 )

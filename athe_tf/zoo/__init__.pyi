@@ -1,13 +1,8 @@
-import athe_tf.saving.zoo
+import athe_tf.saving.names
 
-card = athe_tf.saving.zoo.card
-load = athe_tf.saving.zoo.load
-names = athe_tf.saving.zoo.names
-table = athe_tf.saving.zoo.table
+card = athe_tf.saving.names.card
+load = athe_tf.saving.names.load
+names = athe_tf.saving.names.names
+table = athe_tf.saving.names.table
 
-__all__ = [
-    "card",
-    "load",
-    "names",
-    "table",
-]
+__all__ = ["card", "load", "names", "table"]

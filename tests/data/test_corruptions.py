@@ -8,7 +8,7 @@ import pytest
 from scipy import ndimage, stats
 
 from athe_tf.data import corruptions
-from athe_tf.data.corruptions import apply, blur, digital, names, noise, resampling, weather
+from athe_tf.data.corruptions import apply, functions, names, resampling
 from athe_tf.data.corruptions.apply import Draws
 from athe_tf.data.corruptions.textures import plasma, power_of_two, textures
 from athe_tf.utils.errors import InputError
@@ -45,7 +45,7 @@ def photos():
 
 
 def test_gaussian_noise_has_the_published_deviation():
-    difference = noise.gaussian_noise(flat(0.5), 0.08, draws(4)) - 0.5
+    difference = functions.gaussian_noise(flat(0.5), 0.08, draws(4)) - 0.5
     # 27,648 numbers: a mean has the standard error 0.0005, a deviation has 0.4 % of itself.
     assert abs(difference.mean()) < 0.002
     assert difference.std() == pytest.approx(0.08, rel=0.02)
@@ -53,13 +53,13 @@ def test_gaussian_noise_has_the_published_deviation():
 
 def test_speckle_noise_grows_with_the_brightness():
     for value in (0.2, 0.8):
-        difference = noise.speckle_noise(flat(value), 0.1, draws(4)) - value
+        difference = functions.speckle_noise(flat(value), 0.1, draws(4)) - value
         assert difference.std() == pytest.approx(0.1 * value, rel=0.02)
 
 
 def test_impulse_noise_is_half_salt_and_half_pepper():
     images = flat(0.5)
-    noisy = noise.impulse_noise(images, 0.1, draws(4))
+    noisy = functions.impulse_noise(images, 0.1, draws(4))
     # The standard error of a share of 0.05 is 0.0013.
     assert np.mean(noisy == 0) == pytest.approx(0.05, abs=0.006)
     assert np.mean(noisy == 1) == pytest.approx(0.05, abs=0.006)
@@ -69,7 +69,7 @@ def test_impulse_noise_is_half_salt_and_half_pepper():
 @pytest.mark.parametrize("photons, level", [(3, 128), (5, 255), (60, 40), (500, 200)])
 def test_shot_noise_follows_the_poisson_distribution(photons, level):
     images = flat(level / 255)
-    counts = np.rint(noise.shot_noise(images, photons, draws(4)) * photons).astype(int).ravel()
+    counts = np.rint(functions.shot_noise(images, photons, draws(4)) * photons).astype(int).ravel()
     expected = stats.poisson(level / 255 * photons)
     assert counts.mean() == pytest.approx(expected.mean(), abs=5 * expected.std() / np.sqrt(counts.size))
     assert counts.var() == pytest.approx(expected.var(), rel=0.06)
@@ -80,7 +80,7 @@ def test_shot_noise_follows_the_poisson_distribution(photons, level):
 
 
 def test_shot_noise_leaves_darkness_dark():
-    assert not noise.shot_noise(flat(0.0), 5, draws(4)).any()
+    assert not functions.shot_noise(flat(0.0), 5, draws(4)).any()
 
 
 # -- blur ---------------------------------------------------------------------------------------------------
@@ -103,16 +103,16 @@ def test_blur_moves_light_and_loses_none():
     point = np.zeros([1, 41, 41, 1], np.float32)
     point[0, 20, 20] = 1
     for blurred in (
-        blur.gaussian_blur(point, 3, draws()),
-        blur.defocus_blur(point, (6, 0.5), draws()),
-        blur.motion_blur(point, (6, 2), draws()),
+        functions.gaussian_blur(point, 3, draws()),
+        functions.defocus_blur(point, (6, 0.5), draws()),
+        functions.motion_blur(point, (6, 2), draws()),
     ):
         assert blurred.sum() == pytest.approx(1, rel=1e-4)
         assert blurred.min() >= 0 and blurred.max() < 0.9
 
 
 def test_defocus_spreads_a_point_over_a_disc():
-    kernel = blur.disc(6, 1e-3)  # a sharp rim
+    kernel = functions.disc(6, 1e-3)  # a sharp rim
     place = np.arange(-7, 8)
     inside = place**2 + place[:, None] ** 2 <= 36
     np.testing.assert_allclose(kernel, inside / inside.sum(), atol=1e-12)
@@ -158,7 +158,7 @@ def test_gaussian_blur_is_a_sum_of_shifted_images(border, mode):
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", [blur.disc(3, 0.5), weather._RELIEF])
+@pytest.mark.parametrize("kernel", [functions.disc(3, 0.5), functions._RELIEF])
 def test_correlation_is_a_sum_of_shifted_images(kernel):
     images = np.random.RandomState(1).rand(2, 14, 11, 1)
     expected = weighted_neighbours(images, kernel, "reflect")
@@ -204,7 +204,7 @@ def test_glass_scatters_as_a_plain_loop_does(size, reach):
             for column in range(width - reach, reach, -1):
                 down, right = moves[n, row * width + column]
                 expected[n, row, column] = expected[n, row + down, column + right]
-    blur.scatter(origin, moves, size, reach)
+    functions.scatter(origin, moves, size, reach)
     np.testing.assert_array_equal(origin, expected.reshape(3, -1))
 
 
@@ -213,7 +213,7 @@ def test_zoom_blur_is_the_mean_over_all_factors(photos):
     # NumPy's arange ends at 1.06 here, for 0.06 / 0.01 is a little more than 6.
     factors = [1 + 0.01 * step for step in range(7)]
     expected = sum([resampling.zoom(images, factor) for factor in factors], images) / 8
-    np.testing.assert_allclose(blur.zoom_blur(images, (1.06, 0.01), draws(2)), expected, atol=1e-5)
+    np.testing.assert_allclose(functions.zoom_blur(images, (1.06, 0.01), draws(2)), expected, atol=1e-5)
 
 
 # -- weather ------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_zoom_blur_is_the_mean_over_all_factors(photos):
 
 def test_fog_on_a_grey_wall():
     # (v + a * cloud) * v / (v + a), for clouds from 0 to 1.
-    foggy = weather.fog(flat(0.6, size=32), (1.5, 1.75), draws(4))
+    foggy = functions.fog(flat(0.6, size=32), (1.5, 1.75), draws(4))
     np.testing.assert_allclose(foggy.min(axis=(1, 2, 3)), 0.6 * 0.6 / 2.1, rtol=1e-5)
     np.testing.assert_allclose(foggy.max(axis=(1, 2, 3)), 0.6, rtol=1e-5)
     np.testing.assert_array_equal(foggy[..., 0], foggy[..., 2])
@@ -243,7 +243,7 @@ def test_clouds_are_smoother_with_more_decay_and_continue_at_the_edges():
 def test_snow_only_brightens(photos):
     images = photos / np.float32(255)
     for constants in names.CIFAR_10_C["snow"]:
-        assert (weather.snow(images, constants, draws(8)) >= images - 1e-6).all()
+        assert (functions.snow(images, constants, draws(8)) >= images - 1e-6).all()
 
 
 def test_frost_is_a_cut_of_a_texture():
@@ -252,7 +252,7 @@ def test_frost_is_a_cut_of_a_texture():
     np.testing.assert_allclose(ice[4].mean(axis=(0, 1)), (0.441, 0.484, 0.528), atol=0.01)
     np.testing.assert_allclose(ice.mean(axis=-1).std(axis=(1, 2)), (0.08, 0.09, 0.09, 0.11, 0.17), rtol=0.1)
     images = np.random.RandomState(0).rand(3, 8, 8, 3).astype(np.float32)
-    cover = (weather.frost(images, (0.75, 0.45, 5), draws(3)) - np.float32(0.75) * images) / 0.45
+    cover = (functions.frost(images, (0.75, 0.45, 5), draws(3)) - np.float32(0.75) * images) / 0.45
     small = ice[:, ::5, ::5]
     for cut in cover:
         distance = np.abs(small[:, :-7, :-7] - cut[0, 0]).max(axis=-1)
@@ -268,7 +268,7 @@ def pixels():
 
 def test_brightness_adds_to_the_value_and_keeps_hue_and_saturation():
     images = pixels()
-    brighter = weather.brightness(images, 0.3, draws())
+    brighter = functions.brightness(images, 0.3, draws())
     for before, after in zip(images.reshape(-1, 3), brighter.reshape(-1, 3), strict=True):
         hue, saturation, value = colorsys.rgb_to_hsv(*before.tolist())
         expected = colorsys.hsv_to_rgb(hue, saturation, min(value + 0.3, 1))
@@ -281,7 +281,7 @@ def test_brightness_adds_to_the_value_and_keeps_hue_and_saturation():
 @pytest.mark.parametrize("constants", [(0.3, 0), (2.5, 0.2)])
 def test_saturation_changes_and_hue_and_value_stay(constants):
     images = pixels()
-    vivid = digital.saturate(images, constants, draws())
+    vivid = functions.saturate(images, constants, draws())
     for before, after in zip(images.reshape(-1, 3), vivid.reshape(-1, 3), strict=True):
         hue, saturation, value = colorsys.rgb_to_hsv(*before.tolist())
         wanted = min(saturation * constants[0] + constants[1], 1)
@@ -290,7 +290,7 @@ def test_saturation_changes_and_hue_and_value_stay(constants):
 
 def test_contrast_keeps_the_mean_of_each_channel(photos):
     images = photos / np.float32(255)
-    dull = digital.contrast(images, 0.3, draws(8))
+    dull = functions.contrast(images, 0.3, draws(8))
     np.testing.assert_allclose(dull.mean(axis=(1, 2)), images.mean(axis=(1, 2)), atol=1e-5)
     np.testing.assert_allclose(dull.std(axis=(1, 2)), 0.3 * images.std(axis=(1, 2)), atol=1e-5)
 
@@ -299,7 +299,7 @@ def test_pixelate_makes_blocks_of_their_mean():
     images = np.random.RandomState(0).rand(2, 12, 8, 3).astype(np.float32)
     blocks = images.reshape(2, 6, 2, 4, 2, 3).mean(axis=(2, 4))
     expected = blocks.repeat(2, axis=1).repeat(2, axis=2)
-    np.testing.assert_allclose(digital.pixelate(images, 0.5, draws(2)), expected, atol=1e-6)
+    np.testing.assert_allclose(functions.pixelate(images, 0.5, draws(2)), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("severity", corruptions.SEVERITIES)
@@ -329,14 +329,14 @@ class Fixed:
 
 
 def test_affine_map_of_a_shift_is_a_shift():
-    rows, columns = digital.affine_places((1, 12, 10, 3), 3, Fixed([[2, 1]] * 3))
+    rows, columns = functions.affine_places((1, 12, 10, 3), 3, Fixed([[2, 1]] * 3))
     np.testing.assert_allclose(rows[0], np.arange(12)[:, None] - np.ones([12, 10]), atol=1e-9)
     np.testing.assert_allclose(columns[0], np.arange(10) - 2 * np.ones([12, 10]), atol=1e-9)
 
 
 def test_affine_map_takes_moved_corners_back():
     moves = [[1, 0], [0, 2], [-1, 1]]
-    rows, columns = digital.affine_places((1, 30, 30, 3), 3, Fixed(moves))
+    rows, columns = functions.affine_places((1, 30, 30, 3), 3, Fixed(moves))
     # The corners (column, row) of a square of half side 10 about (15, 15).
     for corner, move in zip([(25, 25), (25, 5), (5, 5)], moves, strict=True):
         column, row = corner[0] + move[0], corner[1] + move[1]
@@ -345,9 +345,9 @@ def test_affine_map_takes_moved_corners_back():
 
 def test_spatter_is_water_that_shines_or_mud_that_covers(photos):
     images = photos / np.float32(255)
-    wet = weather.spatter(images, names.CIFAR_10_C["spatter"][2], draws(8))
+    wet = functions.spatter(images, names.CIFAR_10_C["spatter"][2], draws(8))
     assert (wet >= images).all() and np.mean(wet > images + 0.02) > 0.02
-    muddy = weather.spatter(flat(1.0, size=32), names.CIFAR_10_C["spatter"][4], draws(4))
+    muddy = functions.spatter(flat(1.0, size=32), names.CIFAR_10_C["spatter"][4], draws(4))
     covered = muddy[muddy.min(axis=-1) < 0.9]
     assert len(covered) > 0
     # Between mud brown and white, in every channel alike.

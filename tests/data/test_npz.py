@@ -223,9 +223,9 @@ def good_arrays_but(changes):
 
 def test_an_archive_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
     name = save(tmp_path, good(x_train=np.zeros([60, 64, 64, 3], "uint8")), np.savez_compressed)
-    monkeypatch.setattr("athe_tf.utils.archives.BELIEVED_BYTES", 1000)
+    monkeypatch.setattr("athe_tf.data.npz.BELIEVED_BYTES", 1000)
     with pytest.raises(InputError, match="grows from .* to 737,280 bytes"):
         data.load(name)
-    monkeypatch.setattr("athe_tf.utils.archives.available_memory", lambda: 700_000)
+    monkeypatch.setattr("athe_tf.data.npz.available_memory", lambda: 700_000)
     with pytest.raises(InputError, match="`x_train` of .* does not fit in memory"):
         data.load(name)

@@ -18,7 +18,7 @@ from athe_tf.evaluation.measures import (
     describe_calibration,
     head_of,
 )
-from athe_tf.models.features import penultimate
+from athe_tf.models.features import find_head
 from athe_tf.results.intervals import per_class
 from tests.small_runs import tiny_batch, tiny_net
 
@@ -68,7 +68,7 @@ def test_classes_without_images_have_no_accuracy():
 @pytest.mark.parametrize("head", ["he", "mhe"])
 def test_angles_are_those_between_features_and_class_weights(head):
     net = tiny_net(head)
-    features = np.asarray(penultimate(net)(X), "float64")
+    features = np.asarray(find_head(net).features(X), "float64")
     weights = np.asarray(net.layers[-1].kernel, "float64")
     cosines = features @ weights / np.linalg.norm(features, axis=1)[:, None] / np.linalg.norm(weights, axis=0)
     scale = victim(net).scale

@@ -2,7 +2,7 @@
 
 import pytest
 
-from athe_tf.jobs.identity import as_json, differences
+from athe_tf.jobs.journal import as_json, differences
 
 
 def test_the_same_identity_has_no_differences_in_whichever_order():

@@ -5,7 +5,7 @@ import numpy as np
 
 from athe_tf import models
 from athe_tf.models.blocks import Blocks
-from athe_tf.models.bottleneck_resnet import denoising_block
+from athe_tf.models.networks import denoising_block
 
 SHAPE = (3, 2, 4)
 

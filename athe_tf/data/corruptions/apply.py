@@ -1,5 +1,6 @@
 """`corrupt`: images with a corruption of a severity, and its random numbers."""
 
+import itertools
 import zlib
 
 import numpy as np
@@ -32,23 +33,19 @@ class Draws:
         self.count = len(ids)
         self._seed = rng.fold(seed, zlib.crc32(name.encode()), severity)
         self._ids = tf.constant(ids, tf.int64)
-        self._calls = 0
+        self._streams = itertools.count(1)
 
     def uniform(self, shape, low=0.0, high=1.0) -> np.ndarray:
         """Uniform float32 in `[low, high)`."""
-        return rng.uniform(self._seed, self._ids, shape, low, high, self._next()).numpy()
+        return rng.uniform(self._seed, self._ids, shape, low, high, next(self._streams)).numpy()
 
     def normal(self, shape) -> np.ndarray:
         """Standard normal float32."""
-        return rng.normal(self._seed, self._ids, shape, self._next()).numpy()
+        return rng.normal(self._seed, self._ids, shape, next(self._streams)).numpy()
 
     def integers(self, shape, low: int, high: int) -> np.ndarray:
         """Uniform integers in `[low, high)`."""
-        return low + rng.integers(self._seed, self._ids, shape, high - low, self._next()).numpy()
-
-    def _next(self) -> int:
-        self._calls += 1
-        return self._calls
+        return low + rng.integers(self._seed, self._ids, shape, high - low, next(self._streams)).numpy()
 
 
 def corrupt(

@@ -20,27 +20,19 @@ GROUPS = {
 #: The fifteen that published mean accuracies average, in the order of the tables.
 STANDARD = tuple(name for names in GROUPS.values() for name in names)
 
-# The extra ones, and the modules that they are in.
-_EXTRA = {"speckle_noise": "noise", "gaussian_blur": "blur", "spatter": "weather", "saturate": "digital"}
-
 #: Held out by the authors for choosing hyperparameters.
-EXTRA = tuple(_EXTRA)
+EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
-# The standard ones are in modules named after their groups.
-_MODULES = {name: group for group, names in GROUPS.items() for name in names} | _EXTRA
-
-CORRUPTIONS = Registry(
-    "corruption",
-    __package__,
-    {name: f"{module}:{name}" for name, module in sorted(_MODULES.items())},
-    extensible=False,
-)
-
+_ENTRIES = {name: f"functions:{name}" for name in sorted(STANDARD + EXTRA)}
+CORRUPTIONS = Registry("corruption", __package__, _ENTRIES, extensible=False)
 
 # Images whose shorter side has at least this many pixels use the constants of ImageNet-C.
 LARGE_FROM = 96
+
+# In units of the shorter side.
+_SMALL_ELASTIC = ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03))
 
 # Five severities each.
 CIFAR_10_C = {
@@ -65,14 +57,7 @@ CIFAR_10_C = {
     "fog": ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
     "brightness": (0.05, 0.1, 0.15, 0.2, 0.3),
     "contrast": (0.75, 0.5, 0.4, 0.3, 0.15),
-    # In units of the shorter side.
-    "elastic_transform": (
-        (0, 0, 0.08),
-        (0.05, 0.2, 0.07),
-        (0.08, 0.06, 0.06),
-        (0.1, 0.04, 0.05),
-        (0.1, 0.03, 0.03),
-    ),
+    "elastic_transform": _SMALL_ELASTIC,
     "pixelate": (0.95, 0.9, 0.85, 0.75, 0.65),
     "jpeg_compression": (80, 65, 58, 50, 40),
     "saturate": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),

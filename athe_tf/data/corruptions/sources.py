@@ -9,14 +9,15 @@ A source gives batches of images with one corruption at one severity:
 
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from athe_tf.data.corruptions.apply import corrupt
 from athe_tf.data.corruptions.names import SEVERITIES, STANDARD, family
-from athe_tf.data.folder_layout import ImageFile, image_files, subfolders
-from athe_tf.data.image_files import FileSet
-from athe_tf.data.images import as_float
+from athe_tf.data.folder import FileSet
+from athe_tf.data.folder_layout import image_files, subfolders
+from athe_tf.data.images import as_float, chosen_part
 from athe_tf.data.loading import load
 from athe_tf.data.names import base_name
 from athe_tf.utils.errors import InputError, check
@@ -165,19 +166,10 @@ class JpegFolders(Source):
             HE paper does with 256. Defaults to `None`: as they are.
     """
 
-    def __init__(
-        self,
-        folder: str | pathlib.Path,
-        count: int | None = None,
-        image_size: int | None = None,
-        resize_size: int | None = None,
-    ):
+    def __init__(self, folder, count: int | None = None, image_size=None, resize_size=None):
         self.folder = pathlib.Path(folder).expanduser()
         self.count, self.image_size, self.resize_size = count, image_size, resize_size
-        name, severity = next(
-            (name, level) for name in STANDARD for level in SEVERITIES if self._has(name, level)
-        )
-        self.classes = tuple(subfolders(self._place(name, severity)))
+        self.classes = tuple(subfolders(_first_place(self.folder)))
         self.num_classes = len(self.classes)
         self.imagenet = self.num_classes == _IMAGENET_CLASSES
         self.protocol = "the published files, as they are"
@@ -187,7 +179,9 @@ class JpegFolders(Source):
             self.protocol = f"the published files, at {image_size} x {image_size} pixels"
 
     def check(self, names: Sequence[str], severities: Sequence[int]) -> None:
-        missing = [f"{name}/{level}" for name in names for level in severities if not self._has(name, level)]
+        cells = ((name, level) for name in names for level in severities)
+        places = {f"{name}/{level}": _place(self.folder, name, level) for name, level in cells}
+        missing = [cell for cell, place in places.items() if place is None]
         some = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
         check(
             not missing,
@@ -195,62 +189,40 @@ class JpegFolders(Source):
             f"CORRUPTION/SEVERITY/CLASS/*.JPEG. Missing: {some}. Extract all archives of ImageNet-C, or "
             "leave these out.",
         )
-        for name in names:
-            for level in severities:
-                self._check_classes(self._place(name, level))
+        for place in places.values():
+            found = tuple(subfolders(place))
+            check(
+                found == self.classes,
+                f"The folder {place} has other classes than its neighbors. Expected {self.num_classes}. "
+                f"Received: {len(found)}. Extract the archives again.",
+            )
 
     def batches(self, name, severity, batch_size):
-        files = self._chosen(image_files(self._place(name, severity), self.classes))
+        files = image_files(_place(self.folder, name, severity), self.classes)
+        # Of all classes, and the same images in every cell.
+        files = [files[index] for index in chosen_part(len(files), self.count)]
         height, width = files[0].header[:2]
         own = self.image_size in (None, height) and height == width and self.resize_size is None
         size = None if own else self.image_size or height
-        images = FileSet(
-            [str(file.path) for file in files],
-            [file.label for file in files],
-            (height, width, 3) if size is None else (size, size, 3),
-            len(self.classes),
-            size,
-            self.resize_size,
-        )
+        shape = (height, width, 3) if size is None else (size, size, 3)
+        paths, labels = [str(file.path) for file in files], [file.label for file in files]
+        images = FileSet(paths, labels, shape, len(self.classes), size, self.resize_size)
         with readable_errors():
             for x, y in images.batches(batch_size):
                 yield x.numpy(), y.numpy()
 
-    def _chosen(self, files: list[ImageFile]) -> list[ImageFile]:
-        if self.count is None or self.count >= len(files):
-            return files
-        # Of all classes, and the same images in every cell. RandomState never changes (NEP 19).
-        chosen = np.random.RandomState(0).permutation(len(files))[: self.count]
-        return [files[index] for index in np.sort(chosen)]
 
-    def _check_classes(self, place) -> None:
-        found = tuple(subfolders(place))
-        check(
-            found == self.classes,
-            f"The folder {place} has other classes than its neighbors. Expected {self.num_classes}. "
-            f"Received: {len(found)}. Extract the archives again.",
-        )
-
-    def _has(self, name: str, severity: int) -> bool:
-        return has_cell(self.folder, name, severity)
-
-    def _place(self, name: str, severity: int) -> pathlib.Path:
-        return next(path for path in _places(self.folder, name, severity) if path.is_dir())
+def _place(folder: pathlib.Path, name: str, severity: int) -> Any:
+    """The folder of a corruption and severity in the layout of ImageNet-C; `None` if there is none."""
+    archives = ("", "blur", "digital", "noise", "weather", "extra")
+    places = (folder / archive / name / str(severity) for archive in archives)
+    return next((place for place in places if place.is_dir()), None)
 
 
-def is_jpeg_folder(folder: pathlib.Path) -> bool:
-    """Whether a folder has at least one standard corruption in the layout of ImageNet-C."""
-    return any(has_cell(folder, name, level) for name in STANDARD for level in SEVERITIES)
-
-
-def has_cell(folder: pathlib.Path, name: str, severity: int) -> bool:
-    """Whether there is a folder of this corruption and severity."""
-    return any(path.is_dir() for path in _places(folder, name, severity))
-
-
-def _places(folder: pathlib.Path, name: str, severity: int) -> list[pathlib.Path]:
-    within = [folder / archive for archive in ("", "blur", "digital", "noise", "weather", "extra")]
-    return [parent / name / str(severity) for parent in within]
+def _first_place(folder: pathlib.Path) -> Any:
+    """The folder of the first standard corruption and severity there is; `None` without any."""
+    places = (_place(folder, name, level) for name in STANDARD for level in SEVERITIES)
+    return next(filter(None, places), None)
 
 
 class Published(Source):
@@ -290,13 +262,7 @@ class Published(Source):
 
 
 def open_source(
-    source: str,
-    images=None,
-    labels=None,
-    *,
-    seed: int = 0,
-    data_dir=None,
-    resize_size: int | None = None,
+    source: str, images=None, labels=None, *, seed: int = 0, data_dir=None, resize_size: int | None = None
 ) -> Source:
     """Opens a source: `"generated"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set.
 
@@ -325,7 +291,7 @@ def open_source(
     count = None if images is None else len(images)
     image_size = None if images is None else images.shape[1]
     folder = pathlib.Path(source.removeprefix("folder:")).expanduser()
-    if source.startswith("folder:") and is_jpeg_folder(folder):
+    if source.startswith("folder:") and _first_place(folder):
         return JpegFolders(folder, count, image_size, resize_size)
     check(
         resize_size is None,

@@ -46,12 +46,8 @@ def _needles(draws, side):
     result = []
     for texture in range(draws.count):
         patch = _nearest(places[texture], side)
-        streaks = line_blur(
-            np.repeat(noise[texture : texture + 1], _DIRECTIONS, axis=0),
-            _NEEDLE,
-            _NEEDLE / 2,
-            np.arange(_DIRECTIONS) * 180 / _DIRECTIONS,
-        )
+        repeated = np.repeat(noise[texture : texture + 1], _DIRECTIONS, axis=0)
+        streaks = line_blur(repeated, _NEEDLE, _NEEDLE / 2, np.arange(_DIRECTIONS) * 180 / _DIRECTIONS)
         chosen = np.take_along_axis(streaks[..., 0], directions[texture][patch][np.newaxis], 0)[0]
         result.append(chosen / chosen.std() + 0.4 * thickness[texture][patch])
     return np.stack(result)

@@ -4,7 +4,7 @@ import pathlib
 
 import keras
 
-from athe_tf.models.ensemble import ensemble_of
+from athe_tf.models.adapters import ensemble_of
 from athe_tf.programs.run_state import RunProgress
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.files import replacing

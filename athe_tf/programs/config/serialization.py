@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
-from athe_tf.jobs import identity
+from athe_tf.jobs import journal
 from athe_tf.training.options import OPTIONS, options_of
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import format_number, parse_number
@@ -152,4 +152,4 @@ def differences(one, other) -> list[str]:
         {name: value for name, value in given_settings(config).items() if name not in runtime}
         for config in (one, other)
     )
-    return identity.differences(here, there, "--{name}={ours} (there: {stored})", flag_text)
+    return journal.differences(here, there, "--{name}={ours} (there: {stored})", flag_text)
