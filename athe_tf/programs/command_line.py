@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import functools
+import os
+import re
 import sys
 import textwrap
 import traceback
@@ -12,10 +14,9 @@ from typing import Any
 
 from absl import flags
 
-from athe_tf.programs.config.serialization import exact_number
+from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.failures import explain
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.program_name import as_started, examples_as_started
 from athe_tf.programs.recipes import with_recipes
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import parse_number
@@ -24,15 +25,30 @@ from athe_tf.utils.registry import split_names, unknown_name
 from athe_tf.utils.streams import open_standard_streams, say, warn
 from athe_tf.version import __version__
 
+_INSTALLED = "athe-tf-"
+# A name of a program, and not a part of a path.
+_NAME = re.compile(r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|report|reproduce|train)\b")
+
+
+def as_started(text: str) -> str:
+    """A text that names programs as `bin/NAME`, with the names that the user knows them by.
+
+    Where they are installed, `bin/train` is `athe-tf-train`.
+
+    Example:
+
+    >>> as_started("bin/train: interrupted.")
+    'bin/train: interrupted.'
+    """
+    return _NAME.sub(rf"{_INSTALLED}\1", text) if _is_installed() else text
+
+
+def _is_installed() -> bool:
+    return os.path.basename(sys.argv[0]).startswith(_INSTALLED)
+
 
 class _Parser(flags.ArgumentParser):
-    """Reads a value by a function.
-
-    Args:
-        read: From the text to the value.
-        kind: What absl calls the type.
-        syntactic_help: What the text must be.
-    """
+    """Reads a value by a function; `kind` is what absl calls the type."""
 
     def __init__(self, read: Callable, kind: str, syntactic_help: str):
         self._read, self._kind, self.syntactic_help = read, kind, syntactic_help
@@ -96,7 +112,7 @@ class Flag:
         """Its lines in the manual."""
         text = self.help + (f" One of {', '.join(self.choices)}." if self.choices else "")
         if self.default not in (None, False, "", ()):
-            text = f"{text} [{_default_text(self.default)}]"
+            text = f"{text} [{self.default if self.default is True else flag_text(self.default)}]"
         return [f"  --{self.name}", *(f"      {line}" for line in textwrap.wrap(text, 72))]
 
 
@@ -116,21 +132,11 @@ def flags_of(options_class) -> list[Flag]:
     ]
 
 
-def _positional_field(config_class) -> dataclasses.Field | None:
-    """The field for arguments without dashes."""
-    return next((f for f in dataclasses.fields(config_class) if f.metadata.get("positional")), None)
-
-
-def _default_text(value) -> str:
-    if isinstance(value, tuple):
-        return ",".join(_default_text(v) for v in value)
-    return exact_number(value) if isinstance(value, float) else str(value)
-
-
 DEBUG = Flag("debug", bool, bool, "Show the traceback of an error.")
 VERSION = Flag("version", bool, bool, "Show the version.")
 
 
+@dataclasses.dataclass
 class Program:
     """A command-line program: its name, its flags and what it does.
 
@@ -144,23 +150,17 @@ class Program:
         extra: Flags that are not part of the config.
     """
 
-    debug = False
+    name: str
+    summary: str
+    examples: str
+    config_class: Any
+    action: Callable
+    extra: Sequence[Flag] = ()
 
-    def __init__(
-        self,
-        name: str,
-        summary: str,
-        examples: str,
-        config_class,
-        action: Callable,
-        extra: Sequence[Flag] = (),
-    ):
-        self.name = as_started(name)
-        self.summary = summary
-        self.examples = examples
-        self.config_class = config_class
-        self.action = action
-        self.extra = [*extra, DEBUG]
+    def __post_init__(self):
+        self.name, self.extra, self.debug = as_started(self.name), [*self.extra, DEBUG], False
+        fields = dataclasses.fields(self.config_class)
+        self._positional = next((field for field in fields if field.metadata.get("positional")), None)
 
     def flags(self, arguments: list[str]) -> list[Flag]:
         """The flags of the config; those of `bin/train` depend on the framework."""
@@ -174,13 +174,14 @@ class Program:
         """The text of `--help`."""
         lines = [f"{self.name}: {self.summary}", "", "Examples:"]
         lines += [*(f"  {line}" for line in self.examples.strip().splitlines()), ""]
-        positional = _positional_field(self.config_class)
-        if positional is not None:
-            lines += [f"{positional.name.upper()}: {positional.metadata['help']}", ""]
+        if self._positional is not None:
+            lines += [f"{self._positional.name.upper()}: {self._positional.metadata['help']}", ""]
         lines.append("Flags (also from a file, with --flagfile=FILE; later ones override earlier ones):")
         for flag in [*self.flags(arguments), *self.extra, VERSION]:
             lines += flag.manual()
-        return examples_as_started("\n".join(lines) + "\n")
+        text = "\n".join([*lines, ""])
+        # An installed program has its recipes by name only.
+        return as_started(re.sub(r"configs/(\w+)\.flags", r"\1", text) if _is_installed() else text)
 
     def run(self) -> None:
         """Parses the command line, makes the config, calls the action and exits."""
@@ -234,9 +235,8 @@ class Program:
             return None, {}
         given = {flag.name: values[flag.name].value for flag in own}
         given = {name: value for name, value in given.items() if value is not None}
-        positional = _positional_field(self.config_class)
-        if positional is not None:
-            given[positional.name] = tuple(rest)
+        if self._positional is not None:
+            given[self._positional.name] = tuple(rest)
         elif rest:
             raise InputError(f"Unexpected argument '{rest[0]}'. Flags start with two dashes, as --epochs=3.")
         extra = {flag.name: bool(values[flag.name].value) for flag in self.extra}

@@ -12,11 +12,10 @@ from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.ownership import remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import say, warnings_as_lines
+from athe_tf.programs.command_line import as_started, say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.output_folder import STATE
-from athe_tf.programs.program_name import as_started
 from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported

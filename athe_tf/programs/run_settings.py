@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from athe_tf import data
-from athe_tf.programs.command_line import warn
-from athe_tf.programs.program_name import as_started
+from athe_tf.programs.command_line import as_started, warn
 from athe_tf.programs.workdir import FROM_RUN, Workdir, recorded_settings
 from athe_tf.utils.errors import check
 

@@ -25,12 +25,11 @@ from typing import Any
 from athe_tf.distribution.cluster import Cluster
 from athe_tf.jobs.ownership import check_ours, check_state_folder, remove_files, remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import say, warn
+from athe_tf.programs.command_line import as_started, say, warn
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
 from athe_tf.programs.evaluation_job import EvaluationJob, show
 from athe_tf.programs.output_folder import STATE, held, prepared
-from athe_tf.programs.program_name import as_started
 from athe_tf.programs.workdir import is_imported
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text

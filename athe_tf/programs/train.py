@@ -7,10 +7,9 @@ import sys
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.programs.command_line import Flag, Program, flags_of, say, warn, warnings_as_lines
+from athe_tf.programs.command_line import Flag, Program, as_started, flags_of, say, warn, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.program_name import as_started
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, default_workdir, find_initial_model
 from athe_tf.training.options import OPTIONS, options_of
