@@ -5,6 +5,7 @@ import pathlib
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import athe_tf.analysis
 from athe_tf.analysis import AnalysisOptions, AnalysisResult, compare
@@ -88,6 +89,7 @@ class AnalysisDisplay:
         self.stream.flush()
 
 
+@dataclasses.dataclass
 class AnalysisSession:
     """The models, the images and the settings of the analyses of one command.
 
@@ -99,13 +101,11 @@ class AnalysisSession:
         display: Shows the progress.
     """
 
-    def __init__(self, config: AnalyzeConfig, models: Mapping, images, class_names, display: AnalysisDisplay):
-        self.config = config
-        self.models = models
-        self.images = images
-        self.class_names = class_names
-        self.display = display
-        self.attack = PGD(config.epsilon, config.norm, steps=config.steps)
+    config: AnalyzeConfig
+    models: Mapping
+    images: Any
+    class_names: tuple[str, ...] | None
+    display: AnalysisDisplay
 
     def run(self, what: str, path: pathlib.Path, groups: Mapping[str, Mapping[int, str]]) -> None:
         """Computes what is missing of an analysis, writes it after each part, and draws the whole.
@@ -121,16 +121,12 @@ class AnalysisSession:
         numbers = path.with_name(f"{path.name}.json")
         kept, pictures = kept_results(numbers)
         wanted = {label: self.identity(what, label, part) for label, part in parts.items()}
-        done = {
-            label: result for label, own in wanted.items() for other, result in kept if own and own == other
-        }
+        done = {label: one for label, own in wanted.items() for other, one in kept if own and own == other}
         missing = [label for label in parts if label not in done]
         for label in missing:
             done[label] = self._compute(what, label, parts[label])
-            finished = [label for label in parts if label in done]
-            write(
-                numbers, together([done[label] for label in finished]), [wanted[label] for label in finished]
-            )
+            finished = {label: done[label] for label in parts if label in done}
+            write(numbers, together([*finished.values()]), [wanted[label] for label in finished])
         whole, identities = together([done[label] for label in parts]), list(wanted.values())
         drawn = all(path.with_name(name).exists() for name in pictures)
         if not (pictures and drawn and identities == [other for other, _ in kept]):
@@ -152,11 +148,11 @@ class AnalysisSession:
             class_names=self.class_names,
             progress=self.display.update,
         )
-        opened = (
-            self.models[part] if isinstance(part, str) else {n: self.models[run] for n, run in part.items()}
-        )
+        models, config = self.models, self.config
+        opened = models[part] if isinstance(part, str) else {n: models[run] for n, run in part.items()}
+        attack = PGD(config.epsilon, config.norm, steps=config.steps)
         function = getattr(athe_tf.analysis, what)
-        return function(opened, self.images, self.attack, options, **self.config.given_options(what))
+        return function(opened, self.images, attack, options, **config.given_options(what))
 
     def identity(self, what: str, label: str, part: str | Mapping[int, str]) -> dict | None:
         """What a result depends on: whether one that was kept is still the same; `None` if nobody knows."""
@@ -188,9 +184,7 @@ def model_digest(model: str) -> str | None:
 def picture_names(models: Iterable[str]) -> list[str]:
     """Names for pictures: the folder of a run or of its best model, else the file; paths if two are equal."""
     paths = [pathlib.Path(model) for model in models]
-    names = [
-        path.parent.name if path.name in RUN_MODELS and path.parent.name else path.name for path in paths
-    ]
+    names = [(path.name in RUN_MODELS and path.parent.name) or path.name for path in paths]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 

@@ -8,7 +8,7 @@ from athe_tf.analysis import drawing
 from athe_tf.analysis.registry import ALL_ANALYSES, RUN_ANALYSES
 from athe_tf.jobs.locks import held
 from athe_tf.jobs.ownership import check_ours
-from athe_tf.programs.command_line import Program
+from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
@@ -28,15 +28,6 @@ PICTURE_SUFFIXES = ("png", "svg")
 MAY_DIFFER = {"steps", "workdir", "format", "versions"}
 # Settings that may also differ between the two lines of the picture: plain and hypersphere embedding.
 MAY_DIFFER_BY_HEAD = {"head", "scale", "margin", "weight_norm"}
-
-
-def main() -> None:
-    """The program."""
-    summary = "shows why an image classifier is robust, as pictures and numbers."
-    width = max(map(len, ALL_ANALYSES))
-    rows = [f"  {name:<{width}}  {entry.summary}" for name, entry in ALL_ANALYSES.items()]
-    examples = "\n".join([EXAMPLES, "Analyses:", *rows])
-    Program("bin/analyze", summary, examples, AnalyzeConfig, action).run()
 
 
 def action(config: AnalyzeConfig, extra: dict) -> None:
@@ -156,6 +147,10 @@ def _check_alike(first: str, a: dict, other: str, b: dict, free: set[str]) -> No
         f"are worth. '{first}' and '{other}' differ in: {', '.join(differing)}. Leave one out.",
     )
 
+
+SUMMARY = "shows why an image classifier is robust, as pictures and numbers."
+LISTED = EXAMPLES + summaries("Analyses", ALL_ANALYSES)
+main = Program("bin/analyze", SUMMARY, LISTED, AnalyzeConfig, action).run
 
 if __name__ == "__main__":
     main()

@@ -243,6 +243,12 @@ class Program:
         return self.make_config(given), extra
 
 
+def summaries(title: str, entries) -> str:
+    """A list for the manual, below the examples, of what has a name and a summary."""
+    width = max(map(len, entries))
+    return "\n".join([f"\n{title}:", *(f"  {name:<{width}}  {one.summary}" for name, one in entries.items())])
+
+
 @contextlib.contextmanager
 def warnings_as_lines(program: str) -> Iterator[None]:
     """Shows the warnings of the library as lines for the user, without the places in its code."""

@@ -31,15 +31,15 @@ class EvaluationJob:
 
     Args:
         config: The settings, completed from the training run.
-        settings: The devices of this machine.
         training_run: The run that the model belongs to, if any.
         command: The command that repeats the evaluation.
+        settings: The devices of this machine. Defaults to all GPUs, or the CPU.
     """
 
     config: EvaluateConfig
-    settings: DistributionSettings
     training_run: Workdir | None
     command: str
+    settings: DistributionSettings = dataclasses.field(default_factory=lambda: DistributionSettings("auto"))
 
     def open(self) -> None:
         """Starts TensorFlow, and reads the model and the images."""

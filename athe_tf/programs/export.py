@@ -57,12 +57,6 @@ class ExportConfig:
             )
 
 
-def main() -> None:
-    """The program."""
-    summary = "writes a classifier as a SavedModel, or for PyTorch, ONNX or LiteRT."
-    Program("bin/export", summary, EXAMPLES, ExportConfig, action).run()
-
-
 def action(config: ExportConfig, extra: dict) -> None:
     """Exports the model that the flags name."""
     path = find_model(config.model)
@@ -115,6 +109,9 @@ def _calibration_images(config: ExportConfig, settings: dict):
     )
     return load_images(config, "train")[0].arrays(config.calibration_images)[0]
 
+
+SUMMARY = "writes a classifier as a SavedModel, or for PyTorch, ONNX or LiteRT."
+main = Program("bin/export", SUMMARY, EXAMPLES, ExportConfig, action).run
 
 if __name__ == "__main__":
     main()

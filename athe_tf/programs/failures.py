@@ -9,20 +9,8 @@ import sys
 from athe_tf.utils.errors import InputError, described, first_line
 
 #: Errors of the operating system that another path or other rights mend.
-MENDABLE = {
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EINVAL,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.ENOTEMPTY,
-    errno.ENXIO,
-    errno.EPERM,
-    errno.EROFS,
-}
+MENDABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+MENDABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FULL_REMEDY = "Free some space, and give the same command again."
 MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."

@@ -61,12 +61,6 @@ class ImportTorchConfig:
         )
 
 
-def main() -> None:
-    """The program."""
-    summary = "makes a Keras classifier of a PyTorch checkpoint."
-    Program("bin/import_torch", summary, EXAMPLES, ImportTorchConfig, action).run()
-
-
 def action(config: ImportTorchConfig, extra: dict) -> None:
     """Imports the checkpoint that the flags name."""
     output = pathlib.Path(config.output)
@@ -116,6 +110,9 @@ def _remarks(config: ImportTorchConfig, imported) -> list[str]:
         )
     return remarks
 
+
+SUMMARY = "makes a Keras classifier of a PyTorch checkpoint."
+main = Program("bin/import_torch", SUMMARY, EXAMPLES, ImportTorchConfig, action).run
 
 if __name__ == "__main__":
     main()

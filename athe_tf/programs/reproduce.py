@@ -94,20 +94,9 @@ def _alone(step, config, extra: dict) -> int:
     return code
 
 
-PROGRAM = Program(
-    "bin/reproduce",
-    "fills a table of a paper: trains and evaluates what is missing.",
-    EXAMPLES,
-    ReproduceConfig,
-    action,
-    [PLAN],
-)
-
-
-def main() -> None:
-    """The program."""
-    PROGRAM.run()
-
+SUMMARY = "fills a table of a paper: trains and evaluates what is missing."
+PROGRAM = Program("bin/reproduce", SUMMARY, EXAMPLES, ReproduceConfig, action, [PLAN])
+main = PROGRAM.run
 
 if __name__ == "__main__":
     main()

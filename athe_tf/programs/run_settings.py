@@ -9,21 +9,28 @@ from typing import Any, TypeVar
 
 from athe_tf import data
 from athe_tf.programs.command_line import as_started, warn
-from athe_tf.programs.workdir import FROM_RUN, Workdir, recorded_settings
+from athe_tf.programs.workdir import FROM_RUN, Workdir
+from athe_tf.saving import zoo
+from athe_tf.saving.model_path import in_zoo
 from athe_tf.utils.errors import check
 
 Config = TypeVar("Config")
 
 
 def known_settings(program: str, model: str, run: Workdir | None) -> dict[str, Any]:
-    """What is recorded about the training of a model; the user is told if it is of another version.
+    """What its card in the zoo, or its run, records about the training of a model; empty if it has none.
+
+    The user is told if the run is of another version.
 
     Args:
         program: The name of the program, such as `bin/evaluate`.
         model: The value of `--model`.
         run: The training run that it belongs to, or `None`.
     """
-    known, remark = recorded_settings(model, run)
+    if in_zoo(model):
+        card = zoo.card(model.removeprefix(zoo.PREFIX))
+        return {name: card[name] for name in FROM_RUN if name in card}
+    known, remark = ({}, None) if run is None else run.recorded_settings()
     if remark is not None:
         warn(as_started(f"{program}: {remark}"))
     return known

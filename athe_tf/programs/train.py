@@ -106,15 +106,9 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
     return 0
 
 
-PROGRAM = TrainProgram(
-    "bin/train", "trains a robust image classifier.", EXAMPLES, TrainConfig, action, [PLAN]
-)
-
-
-def main() -> None:
-    """The program."""
-    PROGRAM.run()
-
+SUMMARY = "trains a robust image classifier."
+PROGRAM = TrainProgram("bin/train", SUMMARY, EXAMPLES, TrainConfig, action, [PLAN])
+main = PROGRAM.run
 
 if __name__ == "__main__":
     main()

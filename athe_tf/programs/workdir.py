@@ -4,37 +4,19 @@ import contextlib
 import json
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from athe_tf.jobs.locks import LOCK, held, lock_name, locked
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
-from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.config.serialization import (
-    FORMAT,
-    differences,
-    field_type,
-    flag_text,
-    from_json,
-    given_settings,
-    to_json,
-)
-from athe_tf.saving import zoo
+from athe_tf.programs.config import TrainConfig, serialization
 from athe_tf.saving.model_path import RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import TEMPORARY, write_text
 
 #: Settings that other programs take from the training run of a model, and their values without one.
-FROM_RUN: dict[str, Any] = {
-    "dataset": None,
-    "data_dir": None,
-    "image_size": None,
-    "resize_size": None,
-    "norm": "linf",
-    "epsilon": 8 / 255,
-    "margin": None,
-}
+FROM_RUN: dict[str, Any] = {"norm": "linf", "epsilon": 8 / 255}
+FROM_RUN |= dict.fromkeys(("dataset", "data_dir", "image_size", "resize_size", "margin"))
 #: Keys that tell the config of a run.
 RUN_KEYS = {"dataset", "framework", "head"}
 
@@ -78,7 +60,7 @@ class Workdir:
                 because the file does.
         """
         try:
-            return from_json(TrainConfig, self.config.read_text(), framework)
+            return serialization.from_json(TrainConfig, self.config.read_text(), framework)
         except OSError as error:
             raise InputError(f"Cannot read '{self.config}': {first_line(error)}.") from error
         except ValueError as error:
@@ -99,7 +81,7 @@ class Workdir:
             return {}, None
         if not isinstance(found, dict) or not found.keys() >= RUN_KEYS:
             return {}, None
-        kinds = {name: field_type(TrainConfig, name) for name in FROM_RUN}
+        kinds = {name: serialization.field_type(TrainConfig, name) for name in FROM_RUN}
         settings = {
             name: found[name]
             for name, kind in kinds.items()
@@ -107,8 +89,9 @@ class Workdir:
         }
         settings.setdefault("margin", HEAD_MARGINS.get(str(found.get("head")), 0.0))
         version = found.get("format", 1)
-        remark = f"'{self.config}' has format {version}, not {FORMAT}: only known settings are used."
-        return settings, None if version == FORMAT else remark
+        ours = serialization.FORMAT
+        remark = f"'{self.config}' has format {version}, not {ours}: only known settings are used."
+        return settings, None if version == ours else remark
 
     def check_free(self, config: TrainConfig) -> None:
         """Raises `InputError` if the folder belongs to another run or contains other files."""
@@ -123,18 +106,16 @@ class Workdir:
                     "Use another --workdir."
                 )
             return
-        changed = differences(self.read_config(config.framework), config)
+        changed = serialization.differences(self.read_config(config.framework), config)
         if changed:
             raise InputError(
                 f"The folder '{self.folder}' contains another run. Different settings: {', '.join(changed)}. "
                 "Use another --workdir."
             )
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> contextlib.AbstractContextManager:
         """A context in which no other process trains here; removes what a killed one left."""
-        with held(self.folder, self.backup.parent.name, self.periods.name):
-            yield
+        return held(self.folder, self.backup.parent.name, self.periods.name)
 
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
@@ -155,36 +136,20 @@ class Workdir:
         """Creates the folder and writes the settings to it."""
         self.check_free(config)
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.config, to_json(config))
+        write_text(self.config, serialization.to_json(config))
         write_text(self.flags, flagfile(config))
 
 
 def flagfile(config) -> str:
     """The settings as a file for `--flagfile=`."""
-    settings = given_settings(config)
-    return "".join(f"--{name}={flag_text(value)}\n" for name, value in settings.items() if name != "workdir")
+    settings, text = serialization.given_settings(config), serialization.flag_text
+    return "".join(f"--{name}={text(value)}\n" for name, value in settings.items() if name != "workdir")
 
 
 def default_workdir(config: TrainConfig) -> str:
     """A folder named after data set, model, framework, head and seed."""
     parts = [config.dataset, config.model, config.framework, config.head, f"seed{config.seed}"]
     return "runs/" + "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts)
-
-
-def recorded_settings(model, run: Workdir | None) -> tuple[dict, str | None]:
-    """What is known about the training of a model: from its card in the zoo, or from its run.
-
-    Args:
-        model: The value of `--model`.
-        run: The training run that it belongs to, or `None`.
-
-    Returns:
-        The settings, empty for a model without a run; and a remark for the user, or `None`.
-    """
-    if in_zoo(model):
-        card = zoo.card(str(model).removeprefix(zoo.PREFIX))
-        return {name: card[name] for name in FROM_RUN if name in card}, None
-    return ({}, None) if run is None else run.recorded_settings()
 
 
 def find_initial_model(path: str) -> pathlib.Path:
