@@ -34,7 +34,7 @@ LATER_SETTINGS = {"input_range", "resize_size"}
 REDRAW = 0.1
 
 
-class AnalysisDisplay:
+class AnalysisDisplay(Heartbeat):
     """Shows which analysis is running, and how far it is, also while a single step takes long.
 
     One line, replaced, on a terminal; otherwise a line per minute. A context, inside of which `start` and
@@ -48,16 +48,12 @@ class AnalysisDisplay:
     def __init__(self, stream=None, interval: float = INTERVAL):
         self.stream = sys.stderr if stream is None else stream
         self.terminal = bool(self.stream.isatty())
-        self._heartbeat = Heartbeat(self._write, self.line, interval)
         self._drawn = 0.0
+        super().__init__(self._draw, self.line, interval)
         self.start("Starting")
 
-    def __enter__(self) -> "AnalysisDisplay":
-        self._heartbeat.__enter__()
-        return self
-
     def __exit__(self, *error) -> None:
-        self._heartbeat.__exit__(*error)
+        super().__exit__(*error)
         self.clear()
 
     def start(self, what: str) -> None:
@@ -70,7 +66,7 @@ class AnalysisDisplay:
         """The `progress` function of an analysis."""
         self._done, self._total = done, total
         if self.terminal and time.monotonic() - self._drawn >= REDRAW:
-            self._heartbeat.write(self.line())
+            self.write(self.line())
 
     def line(self) -> str:
         """What is running, how many steps are done, and since when."""
@@ -81,9 +77,9 @@ class AnalysisDisplay:
     def clear(self) -> None:
         """Clears the terminal's line."""
         if self.terminal:
-            self._write("")
+            self._draw("")
 
-    def _write(self, line: str) -> None:
+    def _draw(self, line: str) -> None:
         self._drawn = time.monotonic()
         self.stream.write(f"\r\033[K{line}" if self.terminal else f"{line}\n")
         self.stream.flush()

@@ -11,6 +11,7 @@ from athe_tf.data.names import OF_ORIGINALS, in_memory_only
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.card import describe
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.run_settings import load_splits
 from athe_tf.programs.workdir import find_initial_model
 from athe_tf.saving.keras_file import load_model
 from athe_tf.training.averaging import EMA, SWA, WeightAverage
@@ -27,16 +28,10 @@ NOT_KERNELS = ("bias", "beta", "gamma")
 
 def make_splits(config: TrainConfig):
     """The data set, with the extra training images."""
-    splits = data.load(
-        config.dataset,
-        data_dir=config.data_dir,
-        validation_size=config.validation_size,
-        image_size=config.image_size,
-        resize_size=config.resize_size,
-        # Random crops are of the original images, and not of what was resized to fit in memory.
-        streamed=True if crops_originals(config) else None,
-        skip_corrupt=config.skip_corrupt,
-    )
+    # Random crops are of the original images, and not of what was resized to fit in memory.
+    resized = config.image_size is not None and not in_memory_only(config.dataset)
+    streamed = True if resized and config.augmentation in OF_ORIGINALS else None
+    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed)
     if config.max_train_examples is not None and splits.train is not None:
         count = min(config.max_train_examples, len(splits.train))
         splits = dataclasses.replace(splits, train=splits.train.part(count))
@@ -44,12 +39,6 @@ def make_splits(config: TrainConfig):
         return splits
     labels_by = None if config.extra_labels_by is None else load_model(config.extra_labels_by)
     return data.with_extra(splits, config.extra_data, config.extra_fraction, labels_by)
-
-
-def crops_originals(config: TrainConfig) -> bool:
-    """Whether the augmentation needs images that were not resized."""
-    resized = config.image_size is not None and not in_memory_only(config.dataset)
-    return resized and config.augmentation in OF_ORIGINALS
 
 
 def make_net(config: TrainConfig, splits) -> keras.Model:

@@ -21,7 +21,7 @@ from athe_tf.distribution.strategy import Distribution, WorkerLost
 from athe_tf.jobs.journal import read_arrays, write_arrays
 from athe_tf.models.ensemble import ensemble_of
 from athe_tf.programs.interruption import INTERRUPTION, Interrupted
-from athe_tf.programs.run_state import RunProgress, all_finite, numbered, save_state
+from athe_tf.programs.run_state import RunProgress, numbered, save_state
 from athe_tf.saving.keras_file import load_model
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing, write_text
@@ -350,7 +350,7 @@ class Backup(RunCallback):
 
     def save(self):
         """Writes the backup; if a weight is not finite, raises an error and keeps the last good backup."""
-        if not all_finite(self.model):
+        if not all(np.isfinite(np.asarray(weight)).all() for weight in self.model.net.trainable_variables):
             raise NotFiniteError(self.model, "a weight")
         save_state(self.path, self.model, self.progress, self.writes)
         self._last = time.monotonic()

@@ -166,10 +166,6 @@ class Program:
         """The flags of the config; those of `bin/train` depend on the framework."""
         return flags_of(self.config_class)
 
-    def make_config(self, given: dict):
-        """The config of the flags that were given."""
-        return self.config_class(**given)
-
     def manual(self, arguments: list[str]) -> str:
         """The text of `--help`."""
         lines = [f"{self.name}: {self.summary}", "", "Examples:"]
@@ -191,24 +187,16 @@ class Program:
         """Runs the program; the only place where exceptions become messages and exit codes."""
         open_standard_streams()
         with INTERRUPTION.handled(self.name):
-            return self._exit_code()
-
-    def _exit_code(self) -> int:
-        try:
-            return self._run(sys.argv) or 0
-        except KeyboardInterrupt as error:
-            self._trace()
-            return INTERRUPTION.end(error)
-        except Exception as error:
-            self._trace()
-            code, message = explain(error)
-            warn(f"{self.name}: {as_started(message)}")
-            return code
-
-    def _trace(self) -> None:
-        """Shows the traceback of the current exception with --debug, also if flags cannot be read."""
-        if self.debug or f"--{DEBUG.name}" in sys.argv:
-            warn(traceback.format_exc().rstrip("\n"))
+            try:
+                return self._run(sys.argv) or 0
+            except (KeyboardInterrupt, Exception) as error:
+                if self.debug or f"--{DEBUG.name}" in sys.argv:  # also if flags cannot be read
+                    warn(traceback.format_exc().rstrip("\n"))
+                if isinstance(error, KeyboardInterrupt):
+                    return INTERRUPTION.end(error)
+                code, message = explain(error)
+                warn(f"{self.name}: {as_started(message)}")
+                return code
 
     def _run(self, arguments: list[str]) -> int | None:
         config, extra = self.read(arguments)
@@ -240,7 +228,7 @@ class Program:
         elif rest:
             raise InputError(f"Unexpected argument '{rest[0]}'. Flags start with two dashes, as --epochs=3.")
         extra = {flag.name: bool(values[flag.name].value) for flag in self.extra}
-        return self.make_config(given), extra
+        return getattr(self.config_class, "from_flags", self.config_class)(**given), extra
 
 
 def summaries(title: str, entries) -> str:

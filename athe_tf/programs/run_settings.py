@@ -55,15 +55,15 @@ def fill_from_run(
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 
+def load_splits(config, **options):
+    """The data set, prepared as the settings and further options of `data.load` say."""
+    names = ("data_dir", "image_size", "resize_size", "skip_corrupt")
+    return data.load(str(config.dataset), **{name: getattr(config, name) for name in names}, **options)
+
+
 def load_images(config, split: str) -> tuple[Any, Any]:
     """The images of a part of the data set, prepared as the settings say; and all parts, a `Splits`."""
-    splits = data.load(
-        str(config.dataset),
-        data_dir=config.data_dir,
-        image_size=config.image_size,
-        resize_size=config.resize_size,
-        skip_corrupt=config.skip_corrupt,
-    )
+    splits = load_splits(config)
     images = getattr(splits, split)
     check(images is not None, f"The data set '{config.dataset}' has no {split} images.")
     return images, splits

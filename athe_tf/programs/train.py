@@ -32,9 +32,6 @@ class TrainProgram(Program):
         after = [flag.name for flag in found].index("framework") + 1
         return [*found[:after], *framework_flags(chosen_framework(arguments)), *found[after:]]
 
-    def make_config(self, given: dict) -> TrainConfig:
-        return TrainConfig.from_flags(**given)
-
 
 def chosen_framework(arguments: list[str]) -> str:
     """The value of `--framework`, read before all flags are known: `module:Name` adds its own flags."""

@@ -149,7 +149,12 @@ def flagfile(config) -> str:
 def default_workdir(config: TrainConfig) -> str:
     """A folder named after data set, model, framework, head and seed."""
     parts = [config.dataset, config.model, config.framework, config.head, f"seed{config.seed}"]
-    return "runs/" + "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts)
+    return "runs/" + "_".join(plain(part).strip("-") for part in parts)
+
+
+def plain(text: str) -> str:
+    """A text as a part of the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)
 
 
 def find_initial_model(path: str) -> pathlib.Path:

@@ -5,10 +5,10 @@ from typing import Any
 
 from athe_tf.analysis.registry import ALL_ANALYSES, ANALYSES, RUN_ANALYSES
 from athe_tf.data.names import check_name as check_data_set
-from athe_tf.programs.config.fields import ImageOptions, flag, seed_option
+from athe_tf.programs.config.fields import ImageOptions, flag
 from athe_tf.utils.choices import NORMS, check_epsilon, check_input_range
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, option
+from athe_tf.utils.options import check_options, option, seed_option
 from athe_tf.utils.registry import unknown_name
 
 

@@ -3,9 +3,7 @@
 import dataclasses
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.utils.options import option, seed_option
-
-__all__ = ["DeviceOptions", "ImageOptions", "flag", "seed_option"]
+from athe_tf.utils.options import option
 
 
 def flag(name: str) -> str:

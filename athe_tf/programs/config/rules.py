@@ -3,15 +3,7 @@
 import re
 
 from athe_tf.data.npz import check_extra_file
-from athe_tf.training.options import (
-    OPTIONS,
-    check_epsilon_delay,
-    check_epsilon_order,
-    check_margin,
-    check_perturbation,
-    check_rising,
-    options_of,
-)
+from athe_tf.training import options as training
 from athe_tf.utils.choices import check_epsilon, check_input_range
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.registry import is_import_path
@@ -28,7 +20,7 @@ def check_settings(config) -> None:
     """Raises `InputError`, with a remedy, if settings of a `TrainConfig` contradict each other."""
     # The head of a model from elsewhere is known, and checked, when it is built.
     has_scale = config.head != "linear" or is_import_path(config.model)
-    check_margin(config.training_margin, config.head, has_scale)
+    training.check_margin(config.training_margin, config.head, has_scale)
     check_margin_form(config)
     check_framework(config)
     check_optimizer(config)
@@ -88,12 +80,12 @@ def given(config, name: str) -> bool:
 
 def frameworks_with(option: str) -> list[str]:
     """The frameworks of this package that have an option."""
-    return [name for name, options in OPTIONS.items() if option in options.__dataclass_fields__]
+    return [name for name, options in training.OPTIONS.items() if option in options.__dataclass_fields__]
 
 
 def check_framework(config) -> None:
     """Refuses what the framework cannot do, and what would have no effect."""
-    known = options_of(config.framework).__dataclass_fields__
+    known = training.options_of(config.framework).__dataclass_fields__
     for name, value in config.options.items():
         others = frameworks_with(name)
         check(
@@ -127,7 +119,7 @@ def check_framework(config) -> None:
 
 def check_optimizer(config) -> None:
     """Learning-rate drops are in order, and only SGD has momentum options."""
-    check_rising(config.lr_drops, "--lr_drops", above=0)
+    training.check_rising(config.lr_drops, "--lr_drops", above=0)
     for name in ("momentum", "nesterov"):
         check(
             config.optimizer == "sgd" or not given(config, name),
@@ -159,14 +151,14 @@ def check_epsilon_schedule(config) -> None:
     if config.epsilon_max is not None:
         check_epsilon(config.norm, config.epsilon_max, "--epsilon_max")
     highest = config.epsilon if config.epsilon_max is None else config.epsilon_max
-    check_epsilon_order(config.epsilon_min, config.epsilon, highest)
-    check_epsilon_delay(config.epsilon_delay, config.period_ends[0])
+    training.check_epsilon_order(config.epsilon_min, config.epsilon, highest)
+    training.check_epsilon_delay(config.epsilon_delay, config.period_ends[0])
 
 
 def check_periods(config) -> None:
     """Periods are whole epochs, and an ensemble needs several."""
     resets = config.lr_resets
-    check_rising(resets, "--lr_resets", above=0)
+    training.check_rising(resets, "--lr_resets", above=0)
     check(
         all(reset == int(reset) and reset < config.epochs for reset in resets),
         "--lr_resets are whole epochs before the last. "
@@ -197,7 +189,7 @@ def check_averages(config) -> None:
         f"--awp_start sets the start of --awp_gamma. Received: --awp_start={config.awp_start:g} and no "
         "--awp_gamma. Add --awp_gamma=0.005, or leave --awp_start out.",
     )
-    check_perturbation(config.awp_gamma, None if config.head == "linear" else config.weight_norm)
+    training.check_perturbation(config.awp_gamma, None if config.head == "linear" else config.weight_norm)
 
 
 def check_extra_data(config) -> None:

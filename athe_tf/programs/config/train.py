@@ -15,16 +15,7 @@ from athe_tf.data.names import check_name as check_data_set
 from athe_tf.models import names as models
 from athe_tf.programs.config import rules
 from athe_tf.programs.config.fields import DeviceOptions, flag
-from athe_tf.training.options import (
-    FRAMEWORKS,
-    LR_SCHEDULES,
-    AverageOptions,
-    EpsilonOptions,
-    FrameworkOptions,
-    PerturbationOptions,
-    SharedOptions,
-    options_of,
-)
+from athe_tf.training import options as training
 from athe_tf.utils.choices import MARGIN_FORMS, WEIGHT_NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, make_options, option, seed_option, with_help
@@ -91,7 +82,7 @@ class ModelOptions:
 class FrameworkChoice:
     """The framework."""
 
-    framework: str = option("pgd_at", f"Framework: {', '.join(FRAMEWORKS)}, or module:Name.")
+    framework: str = option("pgd_at", f"Framework: {', '.join(training.FRAMEWORKS)}, or module:Name.")
     options: dict[str, Any] = dataclasses.field(
         default_factory=dict, metadata={"help": "Options of the framework that were given.", "flag": False}
     )
@@ -103,7 +94,7 @@ class OptimizerOptions:
 
     optimizer: str = option("sgd", "Optimizer; sgd is PyTorch's.", choices=("sgd", "adam"))
     learning_rate: float = option(0.1, "Learning rate at its highest.", above=0)
-    lr_schedule: str = option("piecewise", "Schedule of the learning rate.", choices=LR_SCHEDULES)
+    lr_schedule: str = option("piecewise", "Schedule of the learning rate.", choices=training.LR_SCHEDULES)
     lr_drops: tuple[float, ...] = option((75.0, 90.0), "Epochs after which a piecewise rate drops.")
     lr_drop_factor: float = option(0.1, "Factor of each drop.", above=0)
     lr_resets: tuple[float, ...] = option((), "Epochs after which learning rate and epsilon restart.")
@@ -163,12 +154,12 @@ class RunOptions(DeviceOptions):
 class TrainConfig(
     RunOptions,
     ValidationOptions,
-    AverageOptions,
+    training.AverageOptions,
     OptimizerOptions,
-    EpsilonOptions,
+    training.EpsilonOptions,
     AttackOptions,
-    PerturbationOptions,
-    SharedOptions,
+    training.PerturbationOptions,
+    training.SharedOptions,
     FrameworkChoice,
     ModelOptions,
     DataOptions,
@@ -203,9 +194,11 @@ class TrainConfig(
         return cls(**settings, options={n: v for n, v in given.items() if n not in own})
 
     @functools.cached_property
-    def framework_options(self) -> FrameworkOptions:
+    def framework_options(self) -> training.FrameworkOptions:
         """All options of the framework."""
-        return make_options(options_of(self.framework), self.options, f"the framework '{self.framework}'")
+        return make_options(
+            training.options_of(self.framework), self.options, f"the framework '{self.framework}'"
+        )
 
     @property
     def period_ends(self) -> tuple[int, ...]:
