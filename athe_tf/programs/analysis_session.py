@@ -15,6 +15,7 @@ from athe_tf.attacks import PGD
 from athe_tf.drawing.png import write_figure
 from athe_tf.programs.command_line import say
 from athe_tf.programs.config import AnalyzeConfig
+from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
 from athe_tf.saving.model_path import RUN_MODELS, find_model, is_imported
 from athe_tf.utils.digests import file_digest
@@ -136,15 +137,11 @@ class AnalysisSession:
     def _compute(self, what: str, label: str, part: str | Mapping[int, str]) -> AnalysisResult:
         """The result of one model, or of the training runs of a group."""
         self.display.start(f"{what} of {label}")
-        options = AnalysisOptions(
-            max_examples=self.config.max_examples,
-            batch_size=self.config.batch_size,
-            seed=self.config.seed,
-            name=label,
-            class_names=self.class_names,
-            progress=self.display.update,
-        )
         models, config = self.models, self.config
+        settings = picked(config, "max_examples", "batch_size", "seed")
+        options = AnalysisOptions(
+            **settings, name=label, class_names=self.class_names, progress=self.display.update
+        )
         opened = models[part] if isinstance(part, str) else {n: models[run] for n, run in part.items()}
         attack = PGD(config.epsilon, config.norm, steps=config.steps)
         function = getattr(athe_tf.analysis, what)

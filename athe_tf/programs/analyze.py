@@ -11,9 +11,8 @@ from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import run_of, training_run_of
+from athe_tf.programs.workdir import fill_from_run, known_settings, load_images, run_of, training_run_of
 from athe_tf.utils.errors import InputError, check
 
 EXAMPLES = """

@@ -10,9 +10,8 @@ from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.output_folder import STATE, prepared
-from athe_tf.programs.run_settings import fill_from_run, known_settings
 from athe_tf.programs.sharded import all_shards, run_shard, run_worker
-from athe_tf.programs.workdir import Workdir, training_run_of
+from athe_tf.programs.workdir import Workdir, fill_from_run, known_settings, training_run_of
 from athe_tf.utils.errors import check
 
 EXAMPLES = """

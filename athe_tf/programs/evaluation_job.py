@@ -16,9 +16,8 @@ from athe_tf.programs.command_line import as_started, say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.output_folder import STATE
-from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import Workdir, find_model, is_imported
+from athe_tf.programs.workdir import Workdir, find_model, is_imported, load_images
 from athe_tf.report.writing import write
 from athe_tf.results.settings import LessCommonOptions
 from athe_tf.utils.errors import check
@@ -62,7 +61,18 @@ class EvaluationJob:
         with warnings_as_lines("bin/evaluate"):
             self.images, splits = load_images(config, config.split)
         self.num_classes = splits.num_classes
-        check_classes(config, self.victim.num_classes, self.num_classes)
+        of_model, of_images = self.victim.num_classes, self.num_classes
+        check(
+            of_model is None or of_images <= of_model,
+            f"The model '{config.model}' has {of_model} classes, and the data set '{config.dataset}' has "
+            f"{of_images}. Use the data set that it was trained on.",
+        )
+        check(
+            of_model in (None, of_images) or not str(config.dataset).startswith("folder:"),
+            f"The model '{config.model}' has {of_model} classes, and '{config.dataset}' has {of_images}, "
+            "whose folders number the labels. Add the folders of the other classes; those of `test` may be "
+            "empty if there is no `train`.",
+        )
         others = [name for name in config.substitutes if name != config.model]
         self.substitutes = {name: open_model(name).victim for name in others}
 
@@ -113,21 +123,6 @@ class EvaluationJob:
         result.command = self.command
         result.run = None if self.training_run is None else str(self.training_run.folder)
         return result
-
-
-def check_classes(config: EvaluateConfig, of_model: int | None, of_images: int) -> None:
-    """Raises `InputError` unless a model can know the labels of a data set."""
-    check(
-        of_model is None or of_images <= of_model,
-        f"The model '{config.model}' has {of_model} classes, and the data set '{config.dataset}' has "
-        f"{of_images}. Use the data set that it was trained on.",
-    )
-    check(
-        of_model in (None, of_images) or not str(config.dataset).startswith("folder:"),
-        f"The model '{config.model}' has {of_model} classes, and '{config.dataset}' has {of_images}, whose "
-        "folders number the labels. Add the folders of the other classes; those of `test` may be empty if "
-        "there is no `train`.",
-    )
 
 
 def show(result, output: pathlib.Path | None) -> int:

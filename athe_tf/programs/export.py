@@ -5,9 +5,8 @@ import pathlib
 
 from athe_tf.programs.command_line import Program, say
 from athe_tf.programs.config.fields import flag
-from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow, stderr_held_back
-from athe_tf.programs.workdir import find_model, run_of
+from athe_tf.programs.workdir import fill_from_run, find_model, known_settings, load_images, run_of
 from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import check_options, option

@@ -14,6 +14,7 @@ from athe_tf.distribution.strategy import Distribution
 from athe_tf.programs import callbacks
 from athe_tf.programs.build import epoch_batches, make_trainer, start_from
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity
@@ -162,14 +163,9 @@ class Run:
     def _fit(self, until: int, steps_per_epoch: int, found: list, validation: tuple) -> None:
         config, progress = self.config, self.progress
         assert self.splits.train is not None
-        stream = self.distribution.train_dataset(
-            self.splits.train,
-            config.batch_size,
-            seed=config.seed,
-            augmentation=config.augmentation,
-            start_step=progress.epoch * self._steps + progress.step,
-            epochs=config.epochs,
-        )
+        settings = picked(config, "batch_size", "seed", "augmentation", "epochs")
+        settings["start_step"] = progress.epoch * self._steps + progress.step
+        stream = self.distribution.train_dataset(self.splits.train, **settings)
         self.trainer.fit(
             stream,
             initial_epoch=progress.epoch,

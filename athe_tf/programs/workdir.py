@@ -1,15 +1,24 @@
-"""The folder of a training run: its files, and which run it belongs to."""
+"""The folder of a training run: its files, which run it belongs to, and what other programs take from it.
+
+All programs that look at images of a run load them here, so they see what the model was trained on.
+"""
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from athe_tf import data
 from athe_tf.jobs.locks import LOCK, held, lock_name, locked
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.programs.command_line import as_started, warn
 from athe_tf.programs.config import TrainConfig, serialization
+from athe_tf.programs.config.fields import picked
+from athe_tf.saving import zoo
 from athe_tf.saving.model_path import RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import TEMPORARY, write_text
@@ -19,6 +28,7 @@ FROM_RUN: dict[str, Any] = {"norm": "linf", "epsilon": 8 / 255}
 FROM_RUN |= dict.fromkeys(("dataset", "data_dir", "image_size", "resize_size", "margin"))
 #: Keys that tell the config of a run.
 RUN_KEYS = {"dataset", "framework", "head"}
+Config = TypeVar("Config")
 
 
 class Workdir:
@@ -183,3 +193,55 @@ def training_run_of(model: str) -> Workdir | None:
         return None
     find_model(model)
     return None if in_zoo(model) else run_of(model)
+
+
+def known_settings(program: str, model: str, run: Workdir | None) -> dict[str, Any]:
+    """What its card in the zoo, or its run, records about the training of a model; empty if it has none.
+
+    The user is told if the run is of another version.
+
+    Args:
+        program: The name of the program, such as `bin/evaluate`.
+        model: The value of `--model`.
+        run: The training run that it belongs to, or `None`.
+    """
+    if in_zoo(model):
+        card = zoo.card(model.removeprefix(zoo.PREFIX))
+        return {name: card[name] for name in FROM_RUN if name in card}
+    known, remark = ({}, None) if run is None else run.recorded_settings()
+    if remark is not None:
+        warn(as_started(f"{program}: {remark}"))
+    return known
+
+
+def fill_from_run(
+    config: Config, known: Mapping[str, Any], published: Mapping[str, Any] | None = None
+) -> Config:
+    """Fills in settings that were not given: published ones, those of the model's training run, or defaults.
+
+    A `--resize_size` of the run belongs to its `--image_size`, and is not used with another one.
+
+    Args:
+        config: The settings of a program.
+        known: What is recorded about the training of the model.
+        published: Settings that take precedence over those of the run.
+    """
+    given = {name for name in FROM_RUN if getattr(config, name, 0) is not None}
+    given |= {"resize_size"} if "image_size" in given else set()
+    found = {**FROM_RUN, **known, **(published or {})}
+    values = {name: found[name] for name in FROM_RUN if name not in given}
+    return dataclasses.replace(config, **values)  # type: ignore[type-var]
+
+
+def load_splits(config, **options):
+    """The data set, prepared as the settings and further options of `data.load` say."""
+    options |= picked(config, "data_dir", "image_size", "resize_size", "skip_corrupt")
+    return data.load(str(config.dataset), **options)
+
+
+def load_images(config, split: str) -> tuple[Any, Any]:
+    """The images of a part of the data set, prepared as the settings say; and all parts, a `Splits`."""
+    splits = load_splits(config)
+    images = getattr(splits, split)
+    check(images is not None, f"The data set '{config.dataset}' has no {split} images.")
+    return images, splits

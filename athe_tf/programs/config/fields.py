@@ -1,6 +1,7 @@
 """What the settings of several programs share."""
 
 import dataclasses
+from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.utils.options import option
@@ -9,6 +10,11 @@ from athe_tf.utils.options import option
 def flag(name: str) -> str:
     """How messages call a setting."""
     return f"--{name}"
+
+
+def picked(config, *names: str) -> dict[str, Any]:
+    """Some of the settings, by name."""
+    return {name: getattr(config, name) for name in names}
 
 
 @dataclasses.dataclass(frozen=True)

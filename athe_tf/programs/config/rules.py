@@ -3,6 +3,7 @@
 import re
 
 from athe_tf.data.npz import check_extra_file
+from athe_tf.programs.config.fields import picked
 from athe_tf.training import options as training
 from athe_tf.utils.choices import check_epsilon, check_input_range
 from athe_tf.utils.errors import InputError, check
@@ -108,13 +109,8 @@ def check_framework(config) -> None:
         f"The framework '{options.name}' needs --epsilon larger than 0. Received: --epsilon=0. "
         "Use --framework=standard to train on clean images.",
     )
-    options.check_attack(
-        norm=config.norm,
-        steps=config.attack_steps,
-        restarts=config.restarts,
-        start=config.start,
-        logit_scale=config.attack_scale,
-    )
+    settings = picked(config, "norm", "restarts", "start")
+    options.check_attack(**settings, steps=config.attack_steps, logit_scale=config.attack_scale)
 
 
 def check_optimizer(config) -> None:
