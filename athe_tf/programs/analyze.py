@@ -102,11 +102,17 @@ def runs_by_steps(folders) -> dict[str, dict[int, str]]:
     first = next(iter(configs))
     groups: dict[str, dict[int, str]] = {}
     for folder, config in configs.items():
-        _check_alike(first, configs[first], folder, config, MAY_DIFFER | MAY_DIFFER_BY_HEAD)
         group = groups.setdefault(str(config["head"]), {})
-        if group:
-            other = next(iter(group.values()))
-            _check_alike(other, configs[other], folder, config, MAY_DIFFER)
+        nearest = next(iter(group.values()), folder)
+        for other, free in ((first, MAY_DIFFER | MAY_DIFFER_BY_HEAD), (nearest, MAY_DIFFER)):
+            names = (config.keys() | configs[other].keys()) - free
+            differing = sorted(name for name in names if config.get(name) != configs[other].get(name))
+            check(
+                not differing,
+                "The runs differ in more than the number of attack steps, so their accuracies do not show "
+                f"what steps are worth. '{other}' and '{folder}' differ in: {', '.join(differing)}. Leave "
+                "one out.",
+            )
         steps = config.get("steps")
         check(
             isinstance(steps, int) and steps not in group,
@@ -135,16 +141,6 @@ def _config(folder: str) -> dict:
         raise InputError(
             f"'{run.config}' cannot be read: {error}. Give the folder of another run."
         ) from error
-
-
-def _check_alike(first: str, a: dict, other: str, b: dict, free: set[str]) -> None:
-    names = (a.keys() | b.keys()) - free
-    differing = sorted(name for name in names if a.get(name) != b.get(name))
-    check(
-        not differing,
-        "The runs differ in more than the number of attack steps, so their accuracies do not show what steps "
-        f"are worth. '{first}' and '{other}' differ in: {', '.join(differing)}. Leave one out.",
-    )
 
 
 SUMMARY = "shows why an image classifier is robust, as pictures and numbers."

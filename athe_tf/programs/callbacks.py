@@ -364,8 +364,8 @@ class NotFiniteError(InputError):
     """A loss or a weight is not finite; the last backup was written before that."""
 
     def __init__(self, trainer, what: str):
-        self.step = int(np.asarray(trainer.optimizer.iterations))
+        step = int(np.asarray(trainer.optimizer.iterations))
         super().__init__(
-            f"Training stopped at step {self.step + 1}: {what} is not a number. The last good backup and the "
-            "best model are kept. A lower --learning_rate, or a larger --batch_size, usually helps."
+            f"Training stopped at step {step + 1}: {what} is not a number. The last good backup and the best "
+            "model are kept. A lower --learning_rate, or a larger --batch_size, usually helps."
         )

@@ -1,7 +1,7 @@
 """`bin/evaluate`: measures how robust a classifier is."""
 
+import contextlib
 import dataclasses
-import pathlib
 
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
 from athe_tf.jobs.shard import Shard
@@ -33,10 +33,9 @@ def action(config: EvaluateConfig, extra: dict) -> int:
         return run_shard(job, config, shard)
     if cluster is not None:
         return run_worker(job, config, cluster)
-    if config.output is None:
-        return run(job, None)
-    with prepared(config.output) as output:
-        return run(job, output)
+    with contextlib.nullcontext() if config.output is None else prepared(config.output) as output:
+        job.open()
+        return show(job.evaluate(None if output is None else output / STATE), output)
 
 
 def merge_shards(output: str) -> int:
@@ -54,12 +53,6 @@ def make_job(config: EvaluateConfig) -> EvaluationJob:
     """The evaluation that the settings describe."""
     training_run = source_run(config)
     return EvaluationJob(complete(config, training_run), training_run, repeat_command(config))
-
-
-def run(job: EvaluationJob, output: pathlib.Path | None) -> int:
-    """Evaluates all images, and returns the exit code."""
-    job.open()
-    return show(job.evaluate(None if output is None else output / STATE), output)
 
 
 def source_run(config: EvaluateConfig) -> Workdir | None:

@@ -87,7 +87,12 @@ def _write_file(net, config: ExportConfig, settings: dict) -> str:
     from athe_tf.conversion.torch_weights import layout_of
     from athe_tf.models.card import card_path
 
-    images = _calibration_images(config, settings) if config.format == "litert_int8" else None
+    images = None
+    if config.format == "litert_int8":
+        config = fill_from_run(config, settings)
+        missing = "Eight bits need images to measure ranges on. Name them: --dataset=cifar10."
+        check(config.dataset is not None, missing)
+        images = load_images(config, "train")[0].arrays(config.calibration_images)[0]
     with stderr_held_back(lambda: False):  # the converters of TensorFlow print what they do
         card = convert(net, config.output, config.format, margin=settings.get("margin"), images=images)
     layout = f"state dict of the {card['layout']}, " if "layout" in card else ""
@@ -97,16 +102,6 @@ def _write_file(net, config: ExportConfig, settings: dict) -> str:
     if config.format == "torch" and card["normalization"] is not None and layout_of(net).outside:
         text += "\nThe normalization is on the card: the published class has it outside of its state dict."
     return text
-
-
-def _calibration_images(config: ExportConfig, settings: dict):
-    """Training images, from which the ranges of activations are measured."""
-    config = fill_from_run(config, settings)
-    check(
-        config.dataset is not None,
-        "Eight bits need images to measure ranges on. Name them: --dataset=cifar10.",
-    )
-    return load_images(config, "train")[0].arrays(config.calibration_images)[0]
 
 
 SUMMARY = "writes a classifier as a SavedModel, or for PyTorch, ONNX or LiteRT."

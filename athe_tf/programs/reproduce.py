@@ -56,7 +56,8 @@ def describe(plan: TablePlan) -> str:
     )
     lines = [f"Table {plan.table}. Budget: {plan.preset.summary}. {seeds}; {images}.", "", "Runs:"]
     for run in plan.runs:
-        lines += [f"  {run.command}", f"    {state_of(run)}"]
+        done, begun = Workdir(run.folder).finished, Workdir(run.folder).backup.exists()
+        lines += [f"  {run.command}", f"    {'finished' if done else 'to resume' if begun else 'to train'}"]
     lines += ["", "Evaluations:"]
     for one in plan.evaluations:
         lines += [f"  {repeat_command(one)}", f"    {'finished' if is_done(one) else 'to run'}"]
@@ -68,43 +69,23 @@ def describe(plan: TablePlan) -> str:
     return "\n".join(lines)
 
 
-def state_of(run: PlannedRun) -> str:
-    """Whether a run is finished, was interrupted, or has to be started."""
-    workdir = Workdir(run.folder)
-    return "finished" if workdir.finished else "to resume" if workdir.backup.exists() else "to train"
-
-
 def fill(plan: TablePlan) -> int:
     """Trains what is missing, evaluates what is missing, and prints the table."""
     for run in plan.runs:
-        if code := train_run(run):
+        workdir = Workdir(run.folder)
+        workdir.check_free(run.config)
+        if not workdir.finished and (code := _alone(run.command, train.action, run.config, {"plan": False})):
             return code
     for one in plan.evaluations:
-        if code := evaluate_run(one):
+        if not is_done(one) and (code := _alone(repeat_command(one), evaluate.action, one, {})):
             return code
     say(show_table(plan))
     return 0
 
 
-def train_run(run: PlannedRun) -> int:
-    """Trains, resumes, or leaves a run that is finished as it is; returns the exit code."""
-    Workdir(run.folder).check_free(run.config)
-    if Workdir(run.folder).finished:
-        return 0
-    say(run.command)
-    return _alone(train.action, run.config, {"plan": False})
-
-
-def evaluate_run(one: EvaluateConfig) -> int:
-    """Evaluates unless that is done; returns the exit code."""
-    if is_done(one):
-        return 0
-    say(repeat_command(one))
-    return _alone(evaluate.action, one, {})
-
-
-def _alone(step, config, extra: dict) -> int:
+def _alone(command: str, step, config, extra: dict) -> int:
     """One step; its networks do not stay in memory for the next."""
+    say(command)
     code = step(config, extra)
     import keras
 

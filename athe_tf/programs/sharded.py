@@ -66,29 +66,24 @@ class ShardFolder:
     def held(self, config: EvaluateConfig) -> Iterator[None]:
         """A context in which this process alone works on the shard, and gives signs of life."""
         for other in found_shards(self.output):
-            self._check_other(other, config)
+            check(
+                other.shard.count == self.shard.count,
+                f"'{self.output}' contains a shard of another division: {other.folder.name}. Expected shards "
+                f"of {self.shard.count}. Remove it, or use another --output.",
+            )
+            # Another shard, or an earlier start of this one.
+            changed = differences(other.config(config), config) if other.record.exists() else []
+            check(
+                not changed,
+                f"Shard {other.shard} in '{other.folder}' was started with other settings: "
+                f"{', '.join(changed)}. Give all shards the same flags, or use another --output.",
+            )
         check_ours(self.record)
         check_state_folder(self.state)
         with held(self.folder):
             self.write(config, self.finished)
             with self._alive():
                 yield
-
-    def _check_other(self, other: "ShardFolder", config: EvaluateConfig) -> None:
-        """Raises `InputError` if another shard, or an earlier start of this one, is of another evaluation."""
-        check(
-            other.shard.count == self.shard.count,
-            f"'{self.output}' contains a shard of another division: {other.folder.name}. Expected shards of "
-            f"{self.shard.count}. Remove it, or use another --output.",
-        )
-        if not other.record.exists():
-            return
-        changed = differences(other.config(config), config)
-        check(
-            not changed,
-            f"Shard {other.shard} in '{other.folder}' was started with other settings: {', '.join(changed)}. "
-            "Give all shards the same flags, or use another --output.",
-        )
 
     @contextlib.contextmanager
     def _alive(self) -> Iterator[None]:
