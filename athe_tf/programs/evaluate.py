@@ -50,15 +50,11 @@ def merge_shards(output: str) -> int:
 
 
 def make_job(config: EvaluateConfig) -> EvaluationJob:
-    """The evaluation that the settings describe."""
-    training_run = source_run(config)
+    """The evaluation that the settings describe; settings of a file's parent hold for the file, too."""
+    training_run = training_run_of(config.model)
+    if training_run is None and config.parent is not None:
+        training_run = training_run_of(config.parent)
     return EvaluationJob(complete(config, training_run), training_run, repeat_command(config))
-
-
-def source_run(config: EvaluateConfig) -> Workdir | None:
-    """The training run of the model; of a file, that of the model it was made of, whose settings hold too."""
-    found = training_run_of(config.model)
-    return training_run_of(config.parent) if found is None and config.parent is not None else found
 
 
 def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:

@@ -14,7 +14,8 @@ from athe_tf.jobs.ownership import remove_state
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import as_started, say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
-from athe_tf.programs.config.serialization import flag_text
+from athe_tf.programs.config.fields import picked
+from athe_tf.programs.config.serialization import as_flags
 from athe_tf.programs.output_folder import STATE
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported, load_images
@@ -140,9 +141,6 @@ def show(result, output: pathlib.Path | None) -> int:
 
 def repeat_command(config: EvaluateConfig) -> str:
     """The command line that repeats an evaluation."""
-    flags = [
-        f"--{field.name}={flag_text(getattr(config, field.name))}"
-        for field in dataclasses.fields(config)
-        if getattr(config, field.name) != field.default
-    ]
-    return shlex.join([as_started("bin/evaluate"), *flags])
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    given = {name: value for name, value in picked(config, *defaults).items() if value != defaults[name]}
+    return shlex.join([as_started("bin/evaluate"), *as_flags(given)])

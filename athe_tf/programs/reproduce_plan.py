@@ -11,7 +11,7 @@ from typing import Any
 
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.fields import flag
-from athe_tf.programs.config.serialization import differences, flag_text
+from athe_tf.programs.config.serialization import as_flags, differences, flag_text
 from athe_tf.programs.recipes import recipe_folder
 from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir, plain
@@ -165,7 +165,7 @@ class PlannedRun:
     """A training run: its folder, its flags and its settings."""
 
     recipe: str
-    flags: tuple[str, ...]
+    flags: list[str]
     config: TrainConfig
 
     @property
@@ -274,19 +274,15 @@ def planned_run(
     recipe: str, overrides: dict[str, Any], seed: int, config: ReproduceConfig, preset: Preset
 ) -> PlannedRun:
     """A run of a recipe of `configs/`, with the overrides of its row, within a budget."""
-    changed = overrides | preset.changes(_read(recipe, _as_flags(overrides)))
+    changed = overrides | preset.changes(_read(recipe, as_flags(overrides)))
     varied = "".join(f"_{name}{plain(flag_text(value))}" for name, value in overrides.items())
     folder = pathlib.Path(config.workdir or f"runs/reproduce/{config.preset}", f"{recipe}{varied}_seed{seed}")
     changed |= {"seed": seed, "workdir": str(folder)}
     if config.data_dir is not None:
         changed["data_dir"] = config.data_dir
-    flags = _as_flags(changed)
+    flags = as_flags(changed)
     return PlannedRun(recipe, flags, _read(recipe, flags))
 
 
-def _as_flags(settings: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(f"--{name}={flag_text(value)}" for name, value in settings.items())
-
-
-def _read(recipe: str, flags: tuple[str, ...]) -> TrainConfig:
+def _read(recipe: str, flags: list[str]) -> TrainConfig:
     return PROGRAM.read(["bin/train", f"--flagfile={recipe_folder() / recipe}.flags", *flags])[0]

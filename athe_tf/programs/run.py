@@ -125,16 +125,19 @@ class Run:
             self.workdir.backup, progress, self.config.backup_minutes, self.distribution
         )
         found = self.callbacks(backup)
-        validation = self._validation()
+        options: dict = {"callbacks": found, "verbose": 1 if self.bar else 0}
+        if self.splits.validation is not None:
+            batches, number = self.distribution.eval_dataset(self.splits.validation, self.config.batch_size)
+            options |= {"validation_data": batches, "validation_steps": number}
         try:
             with warnings.catch_warnings(), INTERRUPTION.after_this_step(NOTICE), self._lines(found):
                 # Keras warns that it does not shuffle a dataset; ours is already shuffled.
                 warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
                 if progress.step:
                     backup.continue_epoch(self.trainer)
-                    self._fit(progress.epoch + 1, self._steps - progress.step, found, validation)
+                    self._fit(progress.epoch + 1, self._steps - progress.step, options)
                 if progress.epoch < epochs and progress.stopped is None:
-                    self._fit(epochs, self._steps, found, validation)
+                    self._fit(epochs, self._steps, options)
         except tf.errors.InvalidArgumentError as error:
             if "the training loss" in str(error):
                 raise callbacks.NotFiniteError(self.trainer, "the loss") from None
@@ -155,27 +158,13 @@ class Run:
         assert self.splits.train is not None
         return self.splits.train.steps_per_epoch(self.config.batch_size)
 
-    def _validation(self) -> tuple:
-        if self.splits.validation is None:
-            return None, None
-        return self.distribution.eval_dataset(self.splits.validation, self.config.batch_size)
-
-    def _fit(self, until: int, steps_per_epoch: int, found: list, validation: tuple) -> None:
+    def _fit(self, until: int, steps: int, options: dict) -> None:
         config, progress = self.config, self.progress
         assert self.splits.train is not None
         settings = picked(config, "batch_size", "seed", "augmentation", "epochs")
         settings["start_step"] = progress.epoch * self._steps + progress.step
         stream = self.distribution.train_dataset(self.splits.train, **settings)
-        self.trainer.fit(
-            stream,
-            initial_epoch=progress.epoch,
-            epochs=until,
-            steps_per_epoch=steps_per_epoch,
-            validation_data=validation[0],
-            validation_steps=validation[1],
-            callbacks=found,
-            verbose=1 if self.bar else 0,
-        )
+        self.trainer.fit(stream, initial_epoch=progress.epoch, epochs=until, steps_per_epoch=steps, **options)
 
     def callbacks(self, backup: callbacks.Backup) -> list:
         """The callbacks, in order; averaging and the guard come before the metrics are recorded."""

@@ -152,8 +152,9 @@ class Workdir:
 
 def flagfile(config) -> str:
     """The settings as a file for `--flagfile=`."""
-    settings, text = serialization.given_settings(config), serialization.flag_text
-    return "".join(f"--{name}={text(value)}\n" for name, value in settings.items() if name != "workdir")
+    settings = serialization.given_settings(config)
+    settings.pop("workdir", None)
+    return "\n".join([*serialization.as_flags(settings), ""])
 
 
 def default_workdir(config: TrainConfig) -> str:

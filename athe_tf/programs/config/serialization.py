@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from athe_tf.jobs import identity
@@ -137,6 +138,11 @@ def flag_text(value) -> str:
     if isinstance(value, tuple):
         return ",".join(flag_text(v) for v in value)
     return exact_number(value) if isinstance(value, float) else str(value)
+
+
+def as_flags(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as they are written on the command line."""
+    return [f"--{name}={flag_text(value)}" for name, value in settings.items()]
 
 
 def exact_number(value: float) -> str:
