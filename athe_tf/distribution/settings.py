@@ -12,7 +12,7 @@ from athe_tf.utils.registry import unknown_name
 #: `auto` chooses one of the others, by the environment and the devices of this machine.
 DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one", "tpu")
 #: Those of an evaluation.
-EVALUATION_DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one")
+EVALUATION_DISTRIBUTIONS = DISTRIBUTIONS[:-1]
 NO_WORKERS = (
     "The distribution 'multi_worker' needs the addresses of the workers. Set TF_CONFIG on each of them, or "
     "start them with srun."

@@ -127,18 +127,15 @@ class EarlyStopping(keras.callbacks.Callback):
         self.patience, self.progress, self.chosen_by = patience, progress, chosen_by
 
     def on_epoch_end(self, epoch, logs=None):
-        improved = self.last_improvement()
+        scores = [(monitored(row, self.chosen_by), -row["epoch"]) for row in self.progress.history]
+        # The first epoch with the highest accuracy so far; 0 before there is one.
+        improved = -max((each for each in scores if each[0] is not None), default=(None, 0))[1]
         if self.progress.stopped is None and improved and epoch + 1 - improved >= self.patience:
             self.progress.stopped = (
                 f"Stopped after epoch {epoch + 1}: {self.chosen_by} validation accuracy has not improved "
                 f"since epoch {improved}."
             )
             self.model.stop_training = True
-
-    def last_improvement(self) -> int | None:
-        """The first epoch with the highest accuracy so far; `None` before there is one."""
-        scores = [(monitored(row, self.chosen_by), -row["epoch"]) for row in self.progress.history]
-        return -max((each for each in scores if each[0] is not None), default=(None, 0))[1] or None
 
 
 def monitored(logs, chosen_by: str) -> float | None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import os
 import re
 import sys
@@ -70,11 +69,6 @@ def _integer(text) -> int:
     return value
 
 
-def _items(item: type, text) -> tuple:
-    """Values separated by commas."""
-    return tuple(parse_number(part) if item is float else part for part in split_names(str(text)))
-
-
 @dataclasses.dataclass(frozen=True)
 class Flag:
     """A flag, derived from a field of a dataclass of options.
@@ -99,11 +93,13 @@ class Flag:
         if self.kind is bool:
             flags.DEFINE_boolean(self.name, None, self.help, flag_values=values)
             return
-        items = functools.partial(_items, self.item)
+        read = parse_number if self.item is float else str
         parsers: dict[type, flags.ArgumentParser] = {
             int: _Parser(_integer, "int", "a whole number"),
             float: _Parser(parse_number, "number", "a number such as 0.031 or 8/255"),
-            tuple: _Parser(items, "list", "values separated by commas"),
+            tuple: _Parser(
+                lambda text: tuple(map(read, split_names(str(text)))), "list", "values separated by commas"
+            ),
         }
         parser = parsers.get(self.kind, flags.ArgumentParser())
         flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())

@@ -57,7 +57,7 @@ class DataOptions:
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:
-    """The model."""
+    """The model, and the framework that trains it."""
 
     model: str = option("small_cnn", "Model, such as wrn-34-10 or preact_resnet18, or module:function.")
     input_range: tuple[float, ...] = option(
@@ -76,12 +76,6 @@ class ModelOptions:
     freeze: str | None = option(
         None, "Do not train the layers whose names match this regular expression, such as 'group[12]_.*'."
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class FrameworkChoice:
-    """The framework."""
-
     framework: str = option("pgd_at", f"Framework: {', '.join(training.FRAMEWORKS)}, or module:Name.")
     options: dict[str, Any] = dataclasses.field(
         default_factory=dict, metadata={"help": "Options of the framework that were given.", "flag": False}
@@ -131,7 +125,7 @@ class ValidationOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunOptions(DeviceOptions):
+class RunOptions(DeviceOptions, ValidationOptions):
     """The run."""
 
     distribution: str = with_help(
@@ -153,14 +147,12 @@ class RunOptions(DeviceOptions):
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(
     RunOptions,
-    ValidationOptions,
     training.AverageOptions,
     OptimizerOptions,
     training.EpsilonOptions,
     AttackOptions,
     training.PerturbationOptions,
     training.SharedOptions,
-    FrameworkChoice,
     ModelOptions,
     DataOptions,
 ):
