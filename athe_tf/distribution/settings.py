@@ -12,7 +12,7 @@ from athe_tf.utils.registry import unknown_name
 #: `auto` chooses one of the others, by the environment and the devices of this machine.
 DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one", "tpu")
 #: Those of an evaluation.
-EVALUATION_DISTRIBUTIONS = ("auto", "mirrored", "multi_worker", "one")
+EVALUATION_DISTRIBUTIONS = DISTRIBUTIONS[:-1]
 NO_WORKERS = (
     "The distribution 'multi_worker' needs the addresses of the workers. Set TF_CONFIG on each of them, or "
     "start them with srun."
@@ -46,8 +46,28 @@ class DistributionSettings:
     def __post_init__(self):
         if self.kind not in DISTRIBUTIONS:
             raise unknown_name("distribution", self.kind, DISTRIBUTIONS)
-        self._check_devices()
-        self._check_cpu_replicas()
+        for device in self.devices:
+            check(
+                re.fullmatch(r"\d+|cpu", device) is not None and (device != "cpu" or len(self.devices) == 1),
+                "Invalid value for argument `devices`. Expected numbers of GPUs, such as ('0', '1'), or "
+                f"('cpu',). Received: devices={self.devices}.",
+            )
+        check(
+            len(set(self.devices)) == len(self.devices),
+            f"The argument `devices` contains a GPU twice. Received: devices={self.devices}.",
+        )
+        count = self.cpu_replicas
+        check(count >= 1, f"`cpu_replicas` must be at least 1. Received: cpu_replicas={count}.")
+        check(
+            count == 1 or (self.kind in ("auto", "mirrored") and self.cluster is None),
+            "`cpu_replicas` splits one CPU into several devices, which needs the distribution 'mirrored'. "
+            f"Received: cpu_replicas={count} with '{self.kind}'. Leave `cpu_replicas` out.",
+        )
+        check(
+            count == 1 or self.devices in ((), ("cpu",)),
+            f"`cpu_replicas` uses the CPU and `devices` the GPUs. Received: cpu_replicas={count}, "
+            f"devices={self.devices}. Leave one of them out.",
+        )
 
     @property
     def uses_cpu(self) -> bool:
@@ -91,29 +111,3 @@ class DistributionSettings:
         check(self.kind != "multi_worker" or cluster is not None, NO_WORKERS)
         several = cluster is not None and len(cluster.workers) > 1
         return dataclasses.replace(self, kind="auto"), cluster if several else None
-
-    def _check_devices(self) -> None:
-        for device in self.devices:
-            check(
-                re.fullmatch(r"\d+|cpu", device) is not None and (device != "cpu" or len(self.devices) == 1),
-                "Invalid value for argument `devices`. Expected numbers of GPUs, such as ('0', '1'), or "
-                f"('cpu',). Received: devices={self.devices}.",
-            )
-        check(
-            len(set(self.devices)) == len(self.devices),
-            f"The argument `devices` contains a GPU twice. Received: devices={self.devices}.",
-        )
-
-    def _check_cpu_replicas(self) -> None:
-        count = self.cpu_replicas
-        check(count >= 1, f"`cpu_replicas` must be at least 1. Received: cpu_replicas={count}.")
-        check(
-            count == 1 or (self.kind in ("auto", "mirrored") and self.cluster is None),
-            "`cpu_replicas` splits one CPU into several devices, which needs the distribution 'mirrored'. "
-            f"Received: cpu_replicas={count} with '{self.kind}'. Leave `cpu_replicas` out.",
-        )
-        check(
-            count == 1 or self.devices in ((), ("cpu",)),
-            f"`cpu_replicas` uses the CPU and `devices` the GPUs. Received: cpu_replicas={count}, "
-            f"devices={self.devices}. Leave one of them out.",
-        )

@@ -197,7 +197,13 @@ def initialize(settings: DistributionSettings, write: Callable[[str], object] | 
         write: Called with lines for the user, such as the names of the devices.
     """
     if settings.kind == "tpu":
-        return Distribution(_tpu_strategy())
+        try:
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect()
+        except Exception as error:
+            raise InputError(
+                f"No TPU answers: {error}. Set TPU_NAME (`local` on a TPU VM), or use another distribution."
+            ) from error
+        return Distribution(tf.distribute.TPUStrategy(resolver))
     if settings.kind == "multi_worker" and settings.cluster is not None:
         _choose_gpus(settings)
         return _join_workers(settings, settings.cluster, write)
@@ -263,13 +269,3 @@ def _join_workers(settings: DistributionSettings, cluster: Cluster, write) -> Di
             f"{strategy.num_replicas_in_sync} replicas in total."
         )
     return Distribution(strategy, cluster)
-
-
-def _tpu_strategy():
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect()
-    except Exception as error:
-        raise InputError(
-            f"No TPU answers: {error}. Set TPU_NAME (`local` on a TPU VM), or use another distribution."
-        ) from error
-    return tf.distribute.TPUStrategy(resolver)

@@ -5,6 +5,7 @@ import pathlib
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import athe_tf.analysis
 from athe_tf.analysis import AnalysisOptions, AnalysisResult, compare
@@ -14,6 +15,7 @@ from athe_tf.attacks import PGD
 from athe_tf.drawing.png import write_figure
 from athe_tf.programs.command_line import say
 from athe_tf.programs.config import AnalyzeConfig
+from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
 from athe_tf.saving.names import RUN_MODELS, find_model, is_imported
 from athe_tf.utils.digests import file_digest
@@ -33,7 +35,7 @@ LATER_SETTINGS = {"input_range", "resize_size"}
 REDRAW = 0.1
 
 
-class AnalysisDisplay:
+class AnalysisDisplay(Heartbeat):
     """Shows which analysis is running, and how far it is, also while a single step takes long.
 
     One line, replaced, on a terminal; otherwise a line per minute. A context, inside of which `start` and
@@ -47,16 +49,12 @@ class AnalysisDisplay:
     def __init__(self, stream=None, interval: float = INTERVAL):
         self.stream = sys.stderr if stream is None else stream
         self.terminal = bool(self.stream.isatty())
-        self._heartbeat = Heartbeat(self._write, self.line, interval)
         self._drawn = 0.0
+        super().__init__(self._draw, self.line, interval)
         self.start("Starting")
 
-    def __enter__(self) -> "AnalysisDisplay":
-        self._heartbeat.__enter__()
-        return self
-
     def __exit__(self, *error) -> None:
-        self._heartbeat.__exit__(*error)
+        super().__exit__(*error)
         self.clear()
 
     def start(self, what: str) -> None:
@@ -69,7 +67,7 @@ class AnalysisDisplay:
         """The `progress` function of an analysis."""
         self._done, self._total = done, total
         if self.terminal and time.monotonic() - self._drawn >= REDRAW:
-            self._heartbeat.write(self.line())
+            self.write(self.line())
 
     def line(self) -> str:
         """What is running, how many steps are done, and since when."""
@@ -80,14 +78,15 @@ class AnalysisDisplay:
     def clear(self) -> None:
         """Clears the terminal's line."""
         if self.terminal:
-            self._write("")
+            self._draw("")
 
-    def _write(self, line: str) -> None:
+    def _draw(self, line: str) -> None:
         self._drawn = time.monotonic()
         self.stream.write(f"\r\033[K{line}" if self.terminal else f"{line}\n")
         self.stream.flush()
 
 
+@dataclasses.dataclass
 class AnalysisSession:
     """The models, the images and the settings of the analyses of one command.
 
@@ -99,13 +98,11 @@ class AnalysisSession:
         display: Shows the progress.
     """
 
-    def __init__(self, config: AnalyzeConfig, models: Mapping, images, class_names, display: AnalysisDisplay):
-        self.config = config
-        self.models = models
-        self.images = images
-        self.class_names = class_names
-        self.display = display
-        self.attack = PGD(config.epsilon, config.norm, steps=config.steps)
+    config: AnalyzeConfig
+    models: Mapping
+    images: Any
+    class_names: tuple[str, ...] | None
+    display: AnalysisDisplay
 
     def run(self, what: str, path: pathlib.Path, groups: Mapping[str, Mapping[int, str]]) -> None:
         """Computes what is missing of an analysis, writes it after each part, and draws the whole.
@@ -121,16 +118,12 @@ class AnalysisSession:
         numbers = path.with_name(f"{path.name}.json")
         kept, pictures = kept_results(numbers)
         wanted = {label: self.identity(what, label, part) for label, part in parts.items()}
-        done = {
-            label: result for label, own in wanted.items() for other, result in kept if own and own == other
-        }
+        done = {label: one for label, own in wanted.items() for other, one in kept if own and own == other}
         missing = [label for label in parts if label not in done]
         for label in missing:
             done[label] = self._compute(what, label, parts[label])
-            finished = [label for label in parts if label in done]
-            write(
-                numbers, together([done[label] for label in finished]), [wanted[label] for label in finished]
-            )
+            finished = {label: done[label] for label in parts if label in done}
+            write(numbers, together([*finished.values()]), [wanted[label] for label in finished])
         whole, identities = together([done[label] for label in parts]), list(wanted.values())
         drawn = all(path.with_name(name).exists() for name in pictures)
         if not (pictures and drawn and identities == [other for other, _ in kept]):
@@ -144,19 +137,15 @@ class AnalysisSession:
     def _compute(self, what: str, label: str, part: str | Mapping[int, str]) -> AnalysisResult:
         """The result of one model, or of the training runs of a group."""
         self.display.start(f"{what} of {label}")
+        models, config = self.models, self.config
+        settings = picked(config, "max_examples", "batch_size", "seed")
         options = AnalysisOptions(
-            max_examples=self.config.max_examples,
-            batch_size=self.config.batch_size,
-            seed=self.config.seed,
-            name=label,
-            class_names=self.class_names,
-            progress=self.display.update,
+            **settings, name=label, class_names=self.class_names, progress=self.display.update
         )
-        opened = (
-            self.models[part] if isinstance(part, str) else {n: self.models[run] for n, run in part.items()}
-        )
+        opened = models[part] if isinstance(part, str) else {n: models[run] for n, run in part.items()}
+        attack = PGD(config.epsilon, config.norm, steps=config.steps)
         function = getattr(athe_tf.analysis, what)
-        return function(opened, self.images, self.attack, options, **self.config.given_options(what))
+        return function(opened, self.images, attack, options, **config.given_options(what))
 
     def identity(self, what: str, label: str, part: str | Mapping[int, str]) -> dict | None:
         """What a result depends on: whether one that was kept is still the same; `None` if nobody knows."""
@@ -188,9 +177,7 @@ def model_digest(model: str) -> str | None:
 def picture_names(models: Iterable[str]) -> list[str]:
     """Names for pictures: the folder of a run or of its best model, else the file; paths if two are equal."""
     paths = [pathlib.Path(model) for model in models]
-    names = [
-        path.parent.name if path.name in RUN_MODELS and path.parent.name else path.name for path in paths
-    ]
+    names = [(path.name in RUN_MODELS and path.parent.name) or path.name for path in paths]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 

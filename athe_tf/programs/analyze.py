@@ -8,12 +8,11 @@ from athe_tf.analysis import drawing
 from athe_tf.analysis.registry import ALL_ANALYSES, RUN_ANALYSES
 from athe_tf.jobs.locks import held
 from athe_tf.jobs.ownership import check_ours
-from athe_tf.programs.command_line import Program
+from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import run_of, training_run_of
+from athe_tf.programs.workdir import fill_from_run, known_settings, load_images, run_of, training_run_of
 from athe_tf.utils.errors import InputError, check
 
 EXAMPLES = """
@@ -28,15 +27,6 @@ PICTURE_SUFFIXES = ("png", "svg")
 MAY_DIFFER = {"steps", "workdir", "format", "versions"}
 # Settings that may also differ between the two lines of the picture: plain and hypersphere embedding.
 MAY_DIFFER_BY_HEAD = {"head", "scale", "margin", "weight_norm"}
-
-
-def main() -> None:
-    """The program."""
-    summary = "shows why an image classifier is robust, as pictures and numbers."
-    width = max(map(len, ALL_ANALYSES))
-    rows = [f"  {name:<{width}}  {entry.summary}" for name, entry in ALL_ANALYSES.items()]
-    examples = "\n".join([EXAMPLES, "Analyses:", *rows])
-    Program("bin/analyze", summary, examples, AnalyzeConfig, action).run()
 
 
 def action(config: AnalyzeConfig, extra: dict) -> None:
@@ -112,11 +102,17 @@ def runs_by_steps(folders) -> dict[str, dict[int, str]]:
     first = next(iter(configs))
     groups: dict[str, dict[int, str]] = {}
     for folder, config in configs.items():
-        _check_alike(first, configs[first], folder, config, MAY_DIFFER | MAY_DIFFER_BY_HEAD)
         group = groups.setdefault(str(config["head"]), {})
-        if group:
-            other = next(iter(group.values()))
-            _check_alike(other, configs[other], folder, config, MAY_DIFFER)
+        nearest = next(iter(group.values()), folder)
+        for other, free in ((first, MAY_DIFFER | MAY_DIFFER_BY_HEAD), (nearest, MAY_DIFFER)):
+            names = (config.keys() | configs[other].keys()) - free
+            differing = sorted(name for name in names if config.get(name) != configs[other].get(name))
+            check(
+                not differing,
+                "The runs differ in more than the number of attack steps, so their accuracies do not show "
+                f"what steps are worth. '{other}' and '{folder}' differ in: {', '.join(differing)}. Leave "
+                "one out.",
+            )
         steps = config.get("steps")
         check(
             isinstance(steps, int) and steps not in group,
@@ -147,15 +143,9 @@ def _config(folder: str) -> dict:
         ) from error
 
 
-def _check_alike(first: str, a: dict, other: str, b: dict, free: set[str]) -> None:
-    names = (a.keys() | b.keys()) - free
-    differing = sorted(name for name in names if a.get(name) != b.get(name))
-    check(
-        not differing,
-        "The runs differ in more than the number of attack steps, so their accuracies do not show what steps "
-        f"are worth. '{first}' and '{other}' differ in: {', '.join(differing)}. Leave one out.",
-    )
-
+SUMMARY = "shows why an image classifier is robust, as pictures and numbers."
+LISTED = EXAMPLES + summaries("Analyses", ALL_ANALYSES)
+main = Program("bin/analyze", SUMMARY, LISTED, AnalyzeConfig, action).run
 
 if __name__ == "__main__":
     main()

@@ -9,7 +9,10 @@ import tensorflow as tf
 from athe_tf import attacks, data, models, training
 from athe_tf.data.names import OF_ORIGINALS, in_memory_only
 from athe_tf.layers.batch_norm import synchronize
+from athe_tf.models.card import describe
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config.fields import picked
+from athe_tf.programs.workdir import find_initial_model, load_splits
 from athe_tf.saving.keras_file import load_model
 from athe_tf.training.averaging import EMA, SWA, WeightAverage
 from athe_tf.training.awp import AWP
@@ -25,16 +28,10 @@ NOT_KERNELS = ("bias", "beta", "gamma")
 
 def make_splits(config: TrainConfig):
     """The data set, with the extra training images."""
-    splits = data.load(
-        config.dataset,
-        data_dir=config.data_dir,
-        validation_size=config.validation_size,
-        image_size=config.image_size,
-        resize_size=config.resize_size,
-        # Random crops are of the original images, and not of what was resized to fit in memory.
-        streamed=True if crops_originals(config) else None,
-        skip_corrupt=config.skip_corrupt,
-    )
+    # Random crops are of the original images, and not of what was resized to fit in memory.
+    resized = config.image_size is not None and not in_memory_only(config.dataset)
+    streamed = True if resized and config.augmentation in OF_ORIGINALS else None
+    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed)
     if config.max_train_examples is not None and splits.train is not None:
         count = min(config.max_train_examples, len(splits.train))
         splits = dataclasses.replace(splits, train=splits.train.part(count))
@@ -44,27 +41,14 @@ def make_splits(config: TrainConfig):
     return data.with_extra(splits, config.extra_data, config.extra_fraction, labels_by)
 
 
-def crops_originals(config: TrainConfig) -> bool:
-    """Whether the augmentation needs images that were not resized."""
-    resized = config.image_size is not None and not in_memory_only(config.dataset)
-    return resized and config.augmentation in OF_ORIGINALS
-
-
 def make_net(config: TrainConfig, splits) -> keras.Model:
     """The classifier, which normalizes its inputs by the statistics of the data set unless told otherwise."""
+    settings = picked(config, "head", "scale", "weight_norm", "activation", "seed")
+    settings["input_shape"] = splits.image_shape
+    if config.standardize:
+        settings |= {"mean": splits.mean, "std": splits.std}
     with dtype_policy(config.precision):
-        net = models.build(
-            config.model,
-            num_classes=splits.num_classes,
-            head=config.head,
-            input_shape=splits.image_shape,
-            scale=config.scale,
-            weight_norm=config.weight_norm,
-            mean=splits.mean if config.standardize else None,
-            std=splits.std if config.standardize else None,
-            activation=config.activation,
-            seed=config.seed,
-        )
+        net = models.build(config.model, splits.num_classes, **settings)
         if config.input_range:
             net = models.with_input_range(net, config.input_range)
     if config.freeze is not None:
@@ -111,15 +95,9 @@ def make_attack(config: TrainConfig):
     """The training attack, or `None` if the framework has no use for one."""
     if not config.framework_options.has_epsilon:
         return None
-    return attacks.PGD(
-        config.epsilon,
-        config.norm,
-        steps=config.attack_steps,
-        step_size=config.attack_step_size,
-        start=config.start,
-        restarts=config.restarts,
-        logit_scale=config.attack_scale,
-    )
+    settings = picked(config, "epsilon", "norm", "start", "restarts")
+    settings |= {"steps": config.attack_steps, "step_size": config.attack_step_size}
+    return attacks.PGD(**settings, logit_scale=config.attack_scale)
 
 
 def make_validation_attack(config: TrainConfig):
@@ -129,21 +107,12 @@ def make_validation_attack(config: TrainConfig):
 
 def make_optimizer(config: TrainConfig, updates_per_epoch: int):
     """The optimizer with its learning-rate schedule."""
-    rate = make_schedule(
-        config.lr_schedule,
-        config.learning_rate,
-        updates_per_epoch,
-        config.epochs,
-        config.lr_drops,
-        config.lr_drop_factor,
-        config.lr_resets,
-    )
+    course = config.epochs, config.lr_drops, config.lr_drop_factor, config.lr_resets
+    rate = make_schedule(config.lr_schedule, config.learning_rate, updates_per_epoch, *course)
     if config.optimizer == "adam":
         optimizer = keras.optimizers.Adam(rate, weight_decay=config.weight_decay or None)
     else:
-        optimizer = TorchSGD(
-            rate, momentum=config.momentum, weight_decay=config.weight_decay, nesterov=config.nesterov
-        )
+        optimizer = TorchSGD(rate, **picked(config, "momentum", "weight_decay", "nesterov"))
     if config.decay_variables == "kernels":
         optimizer.exclude_from_weight_decay(var_names=NOT_KERNELS)
     if config.precision == "mixed_float16":
@@ -178,18 +147,16 @@ def make_trainer(config: TrainConfig, splits):
     options = config.framework_options
     updates = splits.train.steps_per_epoch(config.batch_size) * options.updates_per_step
     arguments: dict = {"batch_size": config.batch_size} if options.takes_batch_size else {}
+    if config.awp_gamma:
+        arguments["weight_perturbation"] = AWP(config.awp_gamma, round(config.awp_start * updates))
     trainer = training.get(config.framework)(
         net,
         make_attack(config),
         margin=config.training_margin,
-        margin_form=config.margin_form,
         validation_attack=make_validation_attack(config),
         average=make_average(config, splits),
-        weight_perturbation=AWP(config.awp_gamma, round(config.awp_start * updates))
-        if config.awp_gamma
-        else None,
         epsilon_schedule=make_epsilon_schedule(config, updates),
-        seed=config.seed,
+        **picked(config, "margin_form", "seed"),
         **arguments,
         **values_of(SharedOptions, config),
         **dataclasses.asdict(options),
@@ -208,10 +175,56 @@ def make_average(config: TrainConfig, splits) -> WeightAverage | None:
 
 def epoch_batches(config: TrainConfig, splits, epoch: int):
     """The training batches of one epoch, counted from 0."""
-    return splits.train.stream(
-        config.batch_size,
-        seed=config.seed,
-        augmentation=config.augmentation,
-        start_step=epoch * splits.train.steps_per_epoch(config.batch_size),
-        epochs=epoch + 1,
+    start = epoch * splits.train.steps_per_epoch(config.batch_size)
+    settings = picked(config, "batch_size", "seed", "augmentation")
+    return splits.train.stream(**settings, start_step=start, epochs=epoch + 1)
+
+
+def start_from(trainer, path: str) -> None:
+    """Gives the trainer's classifier, and its average, the weights of a model of the same architecture.
+
+    Args:
+        trainer: An `AdversarialModel`.
+        path: A `.keras` file, or the folder of a run, which means its best model.
+    """
+    file = find_initial_model(path)
+    source = load_model(file)
+    difference = first_difference(signature(trainer.net), signature(source))
+    check(
+        difference is None,
+        f"The model '{file}' is not the same as the one to train: {difference}. Use one with "
+        "the same --model, --head, --scale, --activation and data set.",
     )
+    for net in (trainer.net, trainer.averaged):
+        if net is not None:
+            net.set_weights(source.get_weights())
+
+
+def first_difference(ours: dict, theirs: dict) -> str | None:
+    """The first difference between two signatures, in words; `None` if there is none."""
+    for name, expected in ours.items():
+        if name not in theirs:
+            return f"it has no {name}"
+        if theirs[name] != expected:
+            return f"its {name} is {theirs[name]}, expected {expected}"
+    besides = [name for name in theirs if name not in ours]
+    return f"it also has {besides[0]}" if besides else None
+
+
+def signature(net: keras.Model) -> dict:
+    """The properties that two models must share to exchange weights, by name."""
+    card = describe(net)
+    found = {name.replace("_", " "): card[name] for name in ("input_shape", "num_classes", "head", "scale")}
+    for name, values in (card["normalization"] or {}).items():
+        # Float32 and float64 round the same numbers differently.
+        found[f"{name} of the pixels"] = [round(value, 5) for value in values]
+    found["activation"] = ", ".join(sorted({_activation(layer) for layer in net.layers} - {""}))
+    return found | {f"weight '{weight.path}'": tuple(weight.shape) for weight in net.weights}
+
+
+def _activation(layer) -> str:
+    """The name of a layer's nonlinearity; empty if it has none."""
+    if isinstance(layer, keras.layers.LeakyReLU):
+        return "leaky_relu"
+    function = getattr(layer, "activation", None)
+    return "" if function in (None, keras.activations.linear) else function.__name__

@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
-import functools
+import errno
+import os
+import re
 import sys
 import textwrap
 import traceback
@@ -12,27 +14,46 @@ from typing import Any
 
 from absl import flags
 
-from athe_tf.programs.config.serialization import exact_number
-from athe_tf.programs.failures import explain
+from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.program_name import as_started, examples_as_started
 from athe_tf.programs.recipes import with_recipes
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, described, first_line
 from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.options import field_type, item_type
 from athe_tf.utils.registry import split_names, unknown_name
 from athe_tf.utils.streams import open_standard_streams, say, warn
 from athe_tf.version import __version__
 
+#: Errors of the operating system that another path or other rights mend.
+MENDABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+MENDABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL_REMEDY = "Free some space, and give the same command again."
+MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."
+_INSTALLED = "athe-tf-"
+# A name of a program, and not a part of a path.
+_NAME = re.compile(r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|report|reproduce|train)\b")
+
+
+def as_started(text: str) -> str:
+    """A text that names programs as `bin/NAME`, with the names that the user knows them by.
+
+    Where they are installed, `bin/train` is `athe-tf-train`.
+
+    Example:
+
+    >>> as_started("bin/train: interrupted.")
+    'bin/train: interrupted.'
+    """
+    return _NAME.sub(rf"{_INSTALLED}\1", text) if _is_installed() else text
+
+
+def _is_installed() -> bool:
+    return os.path.basename(sys.argv[0]).startswith(_INSTALLED)
+
 
 class _Parser(flags.ArgumentParser):
-    """Reads a value by a function.
-
-    Args:
-        read: From the text to the value.
-        kind: What absl calls the type.
-        syntactic_help: What the text must be.
-    """
+    """Reads a value by a function; `kind` is what absl calls the type."""
 
     def __init__(self, read: Callable, kind: str, syntactic_help: str):
         self._read, self._kind, self.syntactic_help = read, kind, syntactic_help
@@ -52,11 +73,6 @@ def _integer(text) -> int:
     if abs(value) >= 2**63:
         raise InputError("Expected a whole number of at most 64 bits.")
     return value
-
-
-def _items(item: type, text) -> tuple:
-    """Values separated by commas."""
-    return tuple(parse_number(part) if item is float else part for part in split_names(str(text)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +99,13 @@ class Flag:
         if self.kind is bool:
             flags.DEFINE_boolean(self.name, None, self.help, flag_values=values)
             return
-        items = functools.partial(_items, self.item)
+        read = parse_number if self.item is float else str
         parsers: dict[type, flags.ArgumentParser] = {
             int: _Parser(_integer, "int", "a whole number"),
             float: _Parser(parse_number, "number", "a number such as 0.031 or 8/255"),
-            tuple: _Parser(items, "list", "values separated by commas"),
+            tuple: _Parser(
+                lambda text: tuple(map(read, split_names(str(text)))), "list", "values separated by commas"
+            ),
         }
         parser = parsers.get(self.kind, flags.ArgumentParser())
         flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())
@@ -96,7 +114,7 @@ class Flag:
         """Its lines in the manual."""
         text = self.help + (f" One of {', '.join(self.choices)}." if self.choices else "")
         if self.default not in (None, False, "", ()):
-            text = f"{text} [{_default_text(self.default)}]"
+            text = f"{text} [{self.default if self.default is True else flag_text(self.default)}]"
         return [f"  --{self.name}", *(f"      {line}" for line in textwrap.wrap(text, 72))]
 
 
@@ -116,21 +134,11 @@ def flags_of(options_class) -> list[Flag]:
     ]
 
 
-def _positional_field(config_class) -> dataclasses.Field | None:
-    """The field for arguments without dashes."""
-    return next((f for f in dataclasses.fields(config_class) if f.metadata.get("positional")), None)
-
-
-def _default_text(value) -> str:
-    if isinstance(value, tuple):
-        return ",".join(_default_text(v) for v in value)
-    return exact_number(value) if isinstance(value, float) else str(value)
-
-
 DEBUG = Flag("debug", bool, bool, "Show the traceback of an error.")
 VERSION = Flag("version", bool, bool, "Show the version.")
 
 
+@dataclasses.dataclass
 class Program:
     """A command-line program: its name, its flags and what it does.
 
@@ -144,43 +152,34 @@ class Program:
         extra: Flags that are not part of the config.
     """
 
-    debug = False
+    name: str
+    summary: str
+    examples: str
+    config_class: Any
+    action: Callable
+    extra: Sequence[Flag] = ()
 
-    def __init__(
-        self,
-        name: str,
-        summary: str,
-        examples: str,
-        config_class,
-        action: Callable,
-        extra: Sequence[Flag] = (),
-    ):
-        self.name = as_started(name)
-        self.summary = summary
-        self.examples = examples
-        self.config_class = config_class
-        self.action = action
-        self.extra = [*extra, DEBUG]
+    def __post_init__(self):
+        self.name, self.extra, self.debug = as_started(self.name), [*self.extra, DEBUG], False
+        fields = dataclasses.fields(self.config_class)
+        self._positional = next((field for field in fields if field.metadata.get("positional")), None)
 
     def flags(self, arguments: list[str]) -> list[Flag]:
         """The flags of the config; those of `bin/train` depend on the framework."""
         return flags_of(self.config_class)
 
-    def make_config(self, given: dict):
-        """The config of the flags that were given."""
-        return self.config_class(**given)
-
     def manual(self, arguments: list[str]) -> str:
         """The text of `--help`."""
         lines = [f"{self.name}: {self.summary}", "", "Examples:"]
         lines += [*(f"  {line}" for line in self.examples.strip().splitlines()), ""]
-        positional = _positional_field(self.config_class)
-        if positional is not None:
-            lines += [f"{positional.name.upper()}: {positional.metadata['help']}", ""]
+        if self._positional is not None:
+            lines += [f"{self._positional.name.upper()}: {self._positional.metadata['help']}", ""]
         lines.append("Flags (also from a file, with --flagfile=FILE; later ones override earlier ones):")
         for flag in [*self.flags(arguments), *self.extra, VERSION]:
             lines += flag.manual()
-        return examples_as_started("\n".join(lines) + "\n")
+        text = "\n".join([*lines, ""])
+        # An installed program has its recipes by name only.
+        return as_started(re.sub(r"configs/(\w+)\.flags", r"\1", text) if _is_installed() else text)
 
     def run(self) -> None:
         """Parses the command line, makes the config, calls the action and exits."""
@@ -190,24 +189,16 @@ class Program:
         """Runs the program; the only place where exceptions become messages and exit codes."""
         open_standard_streams()
         with INTERRUPTION.handled(self.name):
-            return self._exit_code()
-
-    def _exit_code(self) -> int:
-        try:
-            return self._run(sys.argv) or 0
-        except KeyboardInterrupt as error:
-            self._trace()
-            return INTERRUPTION.end(error)
-        except Exception as error:
-            self._trace()
-            code, message = explain(error)
-            warn(f"{self.name}: {as_started(message)}")
-            return code
-
-    def _trace(self) -> None:
-        """Shows the traceback of the current exception with --debug, also if flags cannot be read."""
-        if self.debug or f"--{DEBUG.name}" in sys.argv:
-            warn(traceback.format_exc().rstrip("\n"))
+            try:
+                return self._run(sys.argv) or 0
+            except (KeyboardInterrupt, Exception) as error:
+                if self.debug or f"--{DEBUG.name}" in sys.argv:  # also if flags cannot be read
+                    warn(traceback.format_exc().rstrip("\n"))
+                if isinstance(error, KeyboardInterrupt):
+                    return INTERRUPTION.end(error)
+                code, message = explain(error)
+                warn(f"{self.name}: {as_started(message)}")
+                return code
 
     def _run(self, arguments: list[str]) -> int | None:
         config, extra = self.read(arguments)
@@ -234,13 +225,18 @@ class Program:
             return None, {}
         given = {flag.name: values[flag.name].value for flag in own}
         given = {name: value for name, value in given.items() if value is not None}
-        positional = _positional_field(self.config_class)
-        if positional is not None:
-            given[positional.name] = tuple(rest)
+        if self._positional is not None:
+            given[self._positional.name] = tuple(rest)
         elif rest:
             raise InputError(f"Unexpected argument '{rest[0]}'. Flags start with two dashes, as --epochs=3.")
         extra = {flag.name: bool(values[flag.name].value) for flag in self.extra}
-        return self.make_config(given), extra
+        return getattr(self.config_class, "from_flags", self.config_class)(**given), extra
+
+
+def summaries(title: str, entries) -> str:
+    """A list for the manual, below the examples, of what has a name and a summary."""
+    width = max(map(len, entries))
+    return "\n".join([f"\n{title}:", *(f"  {name:<{width}}  {one.summary}" for name, one in entries.items())])
 
 
 @contextlib.contextmanager
@@ -260,3 +256,46 @@ def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
         raise unknown_name("flag", error.flagname, [str(flag) for flag in values], also=negated) from error
     except flags.Error as error:
         raise InputError(str(error)) from error
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """The exit code and the message of an exception, in one line unless an `InputError` has several.
+
+    2 is for what the user can mend, 1 for a failure of the system or of athe_tf.
+    """
+    if isinstance(error, InputError):
+        return 2, str(error)
+    if isinstance(error, MemoryError):
+        return 1, f"Out of memory{described(error).removeprefix(type(error).__name__)}. {MEMORY_REMEDY}"
+    if isinstance(error, OSError) and error.errno is not None:
+        return _of_the_system(error)
+    return _of_tensorflow(error) or (1, f"Failed with {described(error)}. --debug shows where.")
+
+
+def _of_the_system(error: OSError) -> tuple[int, str]:
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    place = f": '{names[0]}'" if names else ""
+    reason = first_line(error)
+    if error.errno in FULL:
+        return 1, f"{reason}{place}. {FULL_REMEDY}"
+    if error.errno == errno.ENOMEM:
+        return 1, f"{reason}{place}. {MEMORY_REMEDY}"
+    if error.errno in MENDABLE and names:
+        return 2, f"{reason}{place}. Check the path and its permissions."
+    return 1, f"Failed with an error of the operating system: {reason}{place}. --debug shows where."
+
+
+def _of_tensorflow(error: BaseException) -> tuple[int, str] | None:
+    """`None` for errors of others; TensorFlow is not imported for this."""
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+        return None
+    text = first_line(error)
+    errors = tensorflow.errors
+    if "No space left" in str(error.message):
+        return 1, f"No space left on device: {text}. {FULL_REMEDY}"
+    if isinstance(error, errors.ResourceExhaustedError):
+        return 1, f"Out of memory: {text}. {MEMORY_REMEDY}"
+    if isinstance(error, (errors.NotFoundError, errors.PermissionDeniedError)) and error.op is None:
+        return 2, f"{text}. Check the path and its permissions."
+    return 1, f"TensorFlow failed with {described(error)}. --debug shows where."

@@ -31,8 +31,10 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
     cost = trainer.cost()
     steps = splits.train.steps_per_epoch(config.batch_size)
     validation = 0 if splits.validation is None else len(splits.validation)
-    attacked = validation_passes(config, trainer)
-    checks = seconds_of_validation(config, attacked, cost, seconds, validation)
+    # Passes per image of the attack that measures robust validation accuracy.
+    attacked = schedule_of(make_validation_attack(config)).craft_passes(trainer.victim(training=False))
+    # That attack, a clean pass and one on what it found: scaled by network passes.
+    checks = seconds * (attacked + 2) / sum(cost) * validation / config.batch_size
     total = config.epochs * (steps * seconds + checks)
     passes = sum(cost)
     weights = trainer.net.count_params()
@@ -74,13 +76,3 @@ def _timed_step(trainer, splits, batch_size: int) -> float:
         trainer.train_on_batch(x, y)
         times.append(time.perf_counter() - began)
     return min(times[1:])
-
-
-def validation_passes(config: TrainConfig, trainer) -> float:
-    """Passes per image of the attack that measures robust validation accuracy."""
-    return schedule_of(make_validation_attack(config)).craft_passes(trainer.victim(training=False))
-
-
-def seconds_of_validation(config: TrainConfig, passes: float, cost, seconds: float, images: int) -> float:
-    """Of the attack, a clean pass and one on what it found: scaled by network passes."""
-    return seconds * (passes + 2) / sum(cost) * images / config.batch_size

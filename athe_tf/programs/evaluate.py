@@ -1,19 +1,17 @@
 """`bin/evaluate`: measures how robust a classifier is."""
 
+import contextlib
 import dataclasses
-import pathlib
 
-from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import Program
+from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.output_folder import STATE, prepared
-from athe_tf.programs.run_settings import fill_from_run, known_settings
-from athe_tf.programs.sharded import all_shards, merge, run_shard, run_worker
-from athe_tf.programs.workdir import Workdir, training_run_of
+from athe_tf.programs.sharded import all_shards, run_shard, run_worker
+from athe_tf.programs.workdir import Workdir, fill_from_run, known_settings, training_run_of
 from athe_tf.utils.errors import check
 
 EXAMPLES = """
@@ -25,58 +23,38 @@ bin/evaluate --model=my_models:logits --dataset=npz:images.npz --verify_with=cle
 """
 
 
-def main() -> None:
-    """The program."""
-    summary = "measures how robust an image classifier is."
-    examples = f"{EXAMPLES}\n{_protocols()}"
-    Program("bin/evaluate", summary, examples, EvaluateConfig, action).run()
-
-
-def _protocols() -> str:
-    width = max(len(name) for name in PROTOCOLS)
-    rows = (f"  {name:<{width}}  {protocol.summary}" for name, protocol in PROTOCOLS.items())
-    return "\n".join(["Protocols:", *rows])
-
-
 def action(config: EvaluateConfig, extra: dict) -> int:
     """Runs the evaluation, or this process's share of it, and returns the exit code."""
-    training_run = source_run(config)
-    filled = complete(config, training_run)
+    job = make_job(config)
     shard = None if config.shard is None else Shard.parse(config.shard, "--shard")
-    settings, cluster = config.distribution_settings().shared_evaluation(look_for_workers=shard is None)
-    job = EvaluationJob(filled, settings, training_run, repeat_command(config))
+    job.settings, cluster = config.distribution_settings().shared_evaluation(look_for_workers=shard is None)
     INTERRUPTION.remark = "" if config.output is None else "The same command resumes the evaluation."
     if shard is not None:
         return run_shard(job, config, shard)
     if cluster is not None:
         return run_worker(job, config, cluster)
-    if config.output is None:
-        return run(job, None)
-    with prepared(config.output) as output:
-        return run(job, output)
+    with contextlib.nullcontext() if config.output is None else prepared(config.output) as output:
+        job.open()
+        return show(job.evaluate(None if output is None else output / STATE), output)
 
 
 def merge_shards(output: str) -> int:
-    """Makes one evaluation of the shards in a folder, and returns the exit code."""
-
-    def job(config: EvaluateConfig) -> EvaluationJob:
-        training_run = source_run(config)
-        local = DistributionSettings(config.distribution)
-        return EvaluationJob(complete(config, training_run), local, training_run, repeat_command(config))
-
-    return merge(all_shards(output), job)
-
-
-def run(job: EvaluationJob, output: pathlib.Path | None) -> int:
-    """Evaluates all images, and returns the exit code."""
-    job.open()
-    return show(job.evaluate(None if output is None else output / STATE), output)
+    """Makes one evaluation of the shards in a folder, on this machine, and returns the exit code."""
+    shards = all_shards(output)
+    output = str(shards[0].output)
+    here: dict = {"distribution": "auto", "devices": (), "cpu_replicas": 1, "shard": None, "output": output}
+    job = make_job(dataclasses.replace(shards[0].config(), **here))
+    with prepared(output) as folder:
+        job.open()
+        return show(job.evaluate(folder / STATE, shards=[one.state for one in shards]), folder)
 
 
-def source_run(config: EvaluateConfig) -> Workdir | None:
-    """The training run of the model; of a file, that of the model it was made of, whose settings hold too."""
-    found = training_run_of(config.model)
-    return training_run_of(config.parent) if found is None and config.parent is not None else found
+def make_job(config: EvaluateConfig) -> EvaluationJob:
+    """The evaluation that the settings describe; settings of a file's parent hold for the file, too."""
+    training_run = training_run_of(config.model)
+    if training_run is None and config.parent is not None:
+        training_run = training_run_of(config.parent)
+    return EvaluationJob(complete(config, training_run), training_run, repeat_command(config))
 
 
 def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:
@@ -93,6 +71,10 @@ def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateCo
     check(config.dataset is not None, "Name the images to evaluate on, such as --dataset=cifar10.")
     return config
 
+
+SUMMARY = "measures how robust an image classifier is."
+LISTED = EXAMPLES + summaries("Protocols", PROTOCOLS)
+main = Program("bin/evaluate", SUMMARY, LISTED, EvaluateConfig, action).run
 
 if __name__ == "__main__":
     main()

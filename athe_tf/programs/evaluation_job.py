@@ -12,14 +12,13 @@ from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.ownership import remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import say, warnings_as_lines
+from athe_tf.programs.command_line import as_started, say, warnings_as_lines
 from athe_tf.programs.config import EvaluateConfig
-from athe_tf.programs.config.serialization import flag_text
+from athe_tf.programs.config.fields import picked
+from athe_tf.programs.config.serialization import as_flags
 from athe_tf.programs.output_folder import STATE
-from athe_tf.programs.program_name import as_started
-from athe_tf.programs.run_settings import load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.programs.workdir import Workdir, find_model, is_imported
+from athe_tf.programs.workdir import Workdir, find_model, is_imported, load_images
 from athe_tf.report.writing import write
 from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.utils.errors import check
@@ -32,15 +31,15 @@ class EvaluationJob:
 
     Args:
         config: The settings, completed from the training run.
-        settings: The devices of this machine.
         training_run: The run that the model belongs to, if any.
         command: The command that repeats the evaluation.
+        settings: The devices of this machine. Defaults to all GPUs, or the CPU.
     """
 
     config: EvaluateConfig
-    settings: DistributionSettings
     training_run: Workdir | None
     command: str
+    settings: DistributionSettings = dataclasses.field(default_factory=lambda: DistributionSettings("auto"))
 
     def open(self) -> None:
         """Starts TensorFlow, and reads the model and the images."""
@@ -63,7 +62,18 @@ class EvaluationJob:
         with warnings_as_lines("bin/evaluate"):
             self.images, splits = load_images(config, config.split)
         self.num_classes = splits.num_classes
-        check_classes(config, self.victim.num_classes, self.num_classes)
+        of_model, of_images = self.victim.num_classes, self.num_classes
+        check(
+            of_model is None or of_images <= of_model,
+            f"The model '{config.model}' has {of_model} classes, and the data set '{config.dataset}' has "
+            f"{of_images}. Use the data set that it was trained on.",
+        )
+        check(
+            of_model in (None, of_images) or not str(config.dataset).startswith("folder:"),
+            f"The model '{config.model}' has {of_model} classes, and '{config.dataset}' has {of_images}, "
+            "whose folders number the labels. Add the folders of the other classes; those of `test` may be "
+            "empty if there is no `train`.",
+        )
         others = [name for name in config.substitutes if name != config.model]
         self.substitutes = {name: open_model(name).victim for name in others}
 
@@ -116,21 +126,6 @@ class EvaluationJob:
         return result
 
 
-def check_classes(config: EvaluateConfig, of_model: int | None, of_images: int) -> None:
-    """Raises `InputError` unless a model can know the labels of a data set."""
-    check(
-        of_model is None or of_images <= of_model,
-        f"The model '{config.model}' has {of_model} classes, and the data set '{config.dataset}' has "
-        f"{of_images}. Use the data set that it was trained on.",
-    )
-    check(
-        of_model in (None, of_images) or not str(config.dataset).startswith("folder:"),
-        f"The model '{config.model}' has {of_model} classes, and '{config.dataset}' has {of_images}, whose "
-        "folders number the labels. Add the folders of the other classes; those of `test` may be empty if "
-        "there is no `train`.",
-    )
-
-
 def show(result, output: pathlib.Path | None) -> int:
     """Writes the result to the output folder, then prints it; returns the exit code."""
     if output is not None:
@@ -146,9 +141,6 @@ def show(result, output: pathlib.Path | None) -> int:
 
 def repeat_command(config: EvaluateConfig) -> str:
     """The command line that repeats an evaluation."""
-    flags = [
-        f"--{field.name}={flag_text(getattr(config, field.name))}"
-        for field in dataclasses.fields(config)
-        if getattr(config, field.name) != field.default
-    ]
-    return shlex.join([as_started("bin/evaluate"), *flags])
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    given = {name: value for name, value in picked(config, *defaults).items() if value != defaults[name]}
+    return shlex.join([as_started("bin/evaluate"), *as_flags(given)])

@@ -5,9 +5,8 @@ import pathlib
 
 from athe_tf.programs.command_line import Program, say
 from athe_tf.programs.config.fields import flag
-from athe_tf.programs.run_settings import fill_from_run, known_settings, load_images
 from athe_tf.programs.start_tensorflow import start_tensorflow, stderr_held_back
-from athe_tf.programs.workdir import find_model, run_of
+from athe_tf.programs.workdir import fill_from_run, find_model, known_settings, load_images, run_of
 from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import check_options, option
@@ -57,12 +56,6 @@ class ExportConfig:
             )
 
 
-def main() -> None:
-    """The program."""
-    summary = "writes a classifier as a SavedModel, or for PyTorch, ONNX or LiteRT."
-    Program("bin/export", summary, EXAMPLES, ExportConfig, action).run()
-
-
 def action(config: ExportConfig, extra: dict) -> None:
     """Exports the model that the flags name."""
     path = find_model(config.model)
@@ -94,7 +87,12 @@ def _write_file(net, config: ExportConfig, settings: dict) -> str:
     from athe_tf.conversion.torch_weights import layout_of
     from athe_tf.models.card import card_path
 
-    images = _calibration_images(config, settings) if config.format == "litert_int8" else None
+    images = None
+    if config.format == "litert_int8":
+        config = fill_from_run(config, settings)
+        missing = "Eight bits need images to measure ranges on. Name them: --dataset=cifar10."
+        check(config.dataset is not None, missing)
+        images = load_images(config, "train")[0].arrays(config.calibration_images)[0]
     with stderr_held_back(lambda: False):  # the converters of TensorFlow print what they do
         card = convert(net, config.output, config.format, margin=settings.get("margin"), images=images)
     layout = f"state dict of the {card['layout']}, " if "layout" in card else ""
@@ -106,15 +104,8 @@ def _write_file(net, config: ExportConfig, settings: dict) -> str:
     return text
 
 
-def _calibration_images(config: ExportConfig, settings: dict):
-    """Training images, from which the ranges of activations are measured."""
-    config = fill_from_run(config, settings)
-    check(
-        config.dataset is not None,
-        "Eight bits need images to measure ranges on. Name them: --dataset=cifar10.",
-    )
-    return load_images(config, "train")[0].arrays(config.calibration_images)[0]
-
+SUMMARY = "writes a classifier as a SavedModel, or for PyTorch, ONNX or LiteRT."
+main = Program("bin/export", SUMMARY, EXAMPLES, ExportConfig, action).run
 
 if __name__ == "__main__":
     main()

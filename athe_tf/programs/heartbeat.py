@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Self
 
 INTERVAL = 60.0
 
@@ -29,11 +30,11 @@ class Heartbeat:
         self._write = write
         self._describe = describe
         self._interval = interval
-        self._last = self._began = time.monotonic()
+        self._last = time.monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
-    def __enter__(self) -> "Heartbeat":
+    def __enter__(self) -> Self:
         self._last = time.monotonic()
         self._thread.start()
         return self

@@ -61,12 +61,6 @@ class ImportTorchConfig:
         )
 
 
-def main() -> None:
-    """The program."""
-    summary = "makes a Keras classifier of a PyTorch checkpoint."
-    Program("bin/import_torch", summary, EXAMPLES, ImportTorchConfig, action).run()
-
-
 def action(config: ImportTorchConfig, extra: dict) -> None:
     """Imports the checkpoint that the flags name."""
     output = pathlib.Path(config.output)
@@ -79,26 +73,17 @@ def action(config: ImportTorchConfig, extra: dict) -> None:
 
     settings: dict[str, Any] = {name: value or None for name, value in vars(config).items()}
     del settings["output"]
-    imported = import_checkpoint(**settings)
+    imported: Any = import_checkpoint(**settings)
     with replacing(output) as temporary:
         imported.net.save(temporary)
-    say("\n".join(_lines(config, imported)))
-    for remark in _remarks(config, imported):
-        warn(f"bin/import_torch: {remark}")
-
-
-def _lines(config: ImportTorchConfig, imported) -> list[str]:
-    """What was recognized."""
     source = f"entry '{imported.entry}' of {config.checkpoint}" if imported.entry else config.checkpoint
-    lines = [
-        f"Imported {source} to {config.output}.",
-        f"Layout: {imported.layout.name}.",
-        f"Head: {imported.head}, {imported.net.output_shape[-1]} classes.",
-    ]
+    say(f"Imported {source} to {config.output}.\nLayout: {imported.layout.name}.")
+    say(f"Head: {imported.head}, {imported.net.output_shape[-1]} classes.")
     if imported.normalization is not None:
         mean, std = (", ".join(f"{value:.4g}" for value in part) for part in imported.normalization)
-        lines.append(f"Normalization inside the model: mean {mean}; std {std}.")
-    return lines
+        say(f"Normalization inside the model: mean {mean}; std {std}.")
+    for remark in _remarks(config, imported):
+        warn(f"bin/import_torch: {remark}")
 
 
 def _remarks(config: ImportTorchConfig, imported) -> list[str]:
@@ -116,6 +101,9 @@ def _remarks(config: ImportTorchConfig, imported) -> list[str]:
         )
     return remarks
 
+
+SUMMARY = "makes a Keras classifier of a PyTorch checkpoint."
+main = Program("bin/import_torch", SUMMARY, EXAMPLES, ImportTorchConfig, action).run
 
 if __name__ == "__main__":
     main()

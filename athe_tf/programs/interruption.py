@@ -39,11 +39,6 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
         self.remark = remark
 
-    @property
-    def exit_code(self) -> int:
-        """As shells count it: 130 for Ctrl+C, 143 for SIGTERM."""
-        return 128 + self.number
-
     def __str__(self) -> str:
         return f"{WORDS[signal.Signals(self.number)]}.{self.remark and f' {self.remark}'}"
 
@@ -122,7 +117,7 @@ class Interruption:
         if not self._ended:
             self._ended = True
             self._tell(str(shown))
-        return shown.exit_code
+        return 128 + shown.number  # as shells count it: 130 for Ctrl+C, 143 for SIGTERM
 
     def _in_main_thread(self, number, frame) -> None:
         if self._last is not None:

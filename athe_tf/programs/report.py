@@ -63,12 +63,6 @@ class ReportConfig:
         )
 
 
-def main() -> None:
-    """The program."""
-    summary = "shows evaluations as pages, and compares them."
-    Program("bin/report", summary, EXAMPLES, ReportConfig, action).run()
-
-
 def action(config: ReportConfig, extra: dict) -> int:
     """Writes the pages, and prints the table; merges the shards of an evaluation before, if asked to."""
     if config.merge:
@@ -92,6 +86,9 @@ def action(config: ReportConfig, extra: dict) -> int:
         say(f"Written to {path}.")
     return 0
 
+
+SUMMARY = "shows evaluations as pages, and compares them."
+main = Program("bin/report", SUMMARY, EXAMPLES, ReportConfig, action).run
 
 if __name__ == "__main__":
     main()

@@ -11,10 +11,10 @@ from typing import Any
 
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.fields import flag
-from athe_tf.programs.config.serialization import differences, flag_text
+from athe_tf.programs.config.serialization import as_flags, differences, flag_text
 from athe_tf.programs.recipes import recipe_folder
 from athe_tf.programs.train import PROGRAM
-from athe_tf.programs.workdir import Workdir
+from athe_tf.programs.workdir import Workdir, plain
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import check_options, option
 from athe_tf.utils.registry import unknown_name
@@ -45,10 +45,6 @@ class Preset:
     models: Mapping[str, str] = dataclasses.field(default_factory=dict)
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
     batch_size: int | None = None
-
-    def includes(self, dataset: str) -> bool:
-        """Whether runs on a data set are part of the budget."""
-        return dataset in self.epochs
 
     def changes(self, recipe: TrainConfig) -> dict:
         """The settings in which a run within this budget differs from the recipe."""
@@ -169,7 +165,7 @@ class PlannedRun:
     """A training run: its folder, its flags and its settings."""
 
     recipe: str
-    flags: tuple[str, ...]
+    flags: list[str]
     config: TrainConfig
 
     @property
@@ -236,15 +232,17 @@ def make_plan(config: ReproduceConfig) -> TablePlan:
     for row in rows_of(config.table):
         if not row["columns"]:
             left_out.append((row["row"], row["note"]))
-        elif not preset.includes(row["dataset"]):
+        elif row["dataset"] not in preset.epochs:
             left_out.append((row["row"], f"{row['dataset']} is part of --preset=paper only."))
         else:
             planned = _planned_row(row, config, preset, seeds, limit)
-            same = next((other for other in kept if _same_run(planned, other)), None)
-            if same is None:
-                kept.append(planned)
+            # A budget, which has one network, may leave no difference between two rows.
+            first = planned.runs[0].config
+            same = [other for other in kept if not differences(first, other.runs[0].config)]
+            if same:
+                left_out.append((row["row"], f"In this budget, it is the same as '{same[0].row['row']}'."))
             else:
-                left_out.append((row["row"], f"In this budget, it is the same as '{same.row['row']}'."))
+                kept.append(planned)
     if not kept:
         raise InputError(
             f"--preset={config.preset} has no row of table {config.table}: {left_out[0][1]} "
@@ -253,17 +251,10 @@ def make_plan(config: ReproduceConfig) -> TablePlan:
     return TablePlan(config.table, preset, seeds, limit, tuple(kept), tuple(left_out))
 
 
-def _same_run(one: PlannedRow, other: PlannedRow) -> bool:
-    """Whether a budget, which has one network, leaves no difference between two rows."""
-    return not differences(one.runs[0].config, other.runs[0].config)
-
-
 def _planned_row(row, config: ReproduceConfig, preset: Preset, seeds, limit) -> PlannedRow:
     runs = tuple(planned_run(row["config"], row["overrides"], seed, config, preset) for seed in seeds)
     source = row.get("source_config")
     sources = tuple(planned_run(source, {}, seed, config, preset) for seed in seeds) if source else ()
-    if row["protocol"] is None:
-        return PlannedRow(row, runs, sources, ())
     evaluations = tuple(
         EvaluateConfig(
             model=run.model,
@@ -274,6 +265,7 @@ def _planned_row(row, config: ReproduceConfig, preset: Preset, seeds, limit) -> 
             output=f"{run.folder}/evaluation_{row['protocol']}",
         )
         for number, run in enumerate(runs)
+        if row["protocol"] is not None
     )
     return PlannedRow(row, runs, sources, evaluations)
 
@@ -282,24 +274,15 @@ def planned_run(
     recipe: str, overrides: dict[str, Any], seed: int, config: ReproduceConfig, preset: Preset
 ) -> PlannedRun:
     """A run of a recipe of `configs/`, with the overrides of its row, within a budget."""
-    changed = dict(overrides)
-    changed |= preset.changes(_read(recipe, _as_flags(overrides)))
-    varied = "".join(f"_{name}{_plain(value)}" for name, value in overrides.items())
+    changed = overrides | preset.changes(_read(recipe, as_flags(overrides)))
+    varied = "".join(f"_{name}{plain(flag_text(value))}" for name, value in overrides.items())
     folder = pathlib.Path(config.workdir or f"runs/reproduce/{config.preset}", f"{recipe}{varied}_seed{seed}")
     changed |= {"seed": seed, "workdir": str(folder)}
     if config.data_dir is not None:
         changed["data_dir"] = config.data_dir
-    flags = _as_flags(changed)
+    flags = as_flags(changed)
     return PlannedRun(recipe, flags, _read(recipe, flags))
 
 
-def _as_flags(settings: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(f"--{name}={flag_text(value)}" for name, value in settings.items())
-
-
-def _plain(value) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", flag_text(value))
-
-
-def _read(recipe: str, flags: tuple[str, ...]) -> TrainConfig:
+def _read(recipe: str, flags: list[str]) -> TrainConfig:
     return PROGRAM.read(["bin/train", f"--flagfile={recipe_folder() / recipe}.flags", *flags])[0]

@@ -11,21 +11,11 @@ import tensorflow as tf
 from athe_tf.attacks.gradient import PGD
 from athe_tf.data.splits import Splits
 from athe_tf.distribution.strategy import Distribution
-from athe_tf.programs.build import epoch_batches, make_trainer
-from athe_tf.programs.callbacks import (
-    Backup,
-    BestKeeper,
-    EarlyStopping,
-    EpochLine,
-    NotFiniteError,
-    OverfittingGuard,
-    PeriodKeeper,
-    Records,
-    read_ensemble,
-)
+from athe_tf.programs import callbacks
+from athe_tf.programs.build import epoch_batches, make_trainer, start_from
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import Heartbeat
-from athe_tf.programs.initial_model import start_from
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity
 from athe_tf.programs.workdir import Workdir
@@ -70,17 +60,13 @@ def train(
     distribution = distribution or Distribution()
     distribution.check_batch_size(config.batch_size)
     if not distribution.is_chief:
-        bar, write = False, _discard
+        bar, write = False, lambda *_, **__: None
     with distribution.report_lost_workers():
         with distribution.scope():
             trainer = make_trainer(config, splits)
             if config.initial_model is not None and not workdir.backup.exists():
                 start_from(trainer, config.initial_model)
         return Run(config, splits, workdir, bar, write, distribution, trainer).to_the_end()
-
-
-def _discard(*args, **kwargs) -> None:
-    """Workers other than the chief print nothing."""
 
 
 @dataclasses.dataclass
@@ -134,32 +120,37 @@ class Run:
 
     def fit(self) -> None:
         """Runs the remaining epochs, beginning with the rest of an interrupted one."""
-        steps, progress = self._steps, self.progress
-        backup = Backup(self.workdir.backup, progress, self.config.backup_minutes, self.distribution)
-        callbacks = self.callbacks(backup)
-        validation = self._validation()
+        progress, epochs = self.progress, self.config.epochs
+        backup = callbacks.Backup(
+            self.workdir.backup, progress, self.config.backup_minutes, self.distribution
+        )
+        found = self.callbacks(backup)
+        options: dict = {"callbacks": found, "verbose": 1 if self.bar else 0}
+        if self.splits.validation is not None:
+            batches, number = self.distribution.eval_dataset(self.splits.validation, self.config.batch_size)
+            options |= {"validation_data": batches, "validation_steps": number}
         try:
-            with warnings.catch_warnings(), INTERRUPTION.after_this_step(NOTICE), self._lines(callbacks):
+            with warnings.catch_warnings(), INTERRUPTION.after_this_step(NOTICE), self._lines(found):
                 # Keras warns that it does not shuffle a dataset; ours is already shuffled.
                 warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
                 if progress.step:
                     backup.continue_epoch(self.trainer)
-                    self._fit(progress.epoch + 1, steps - progress.step, callbacks, validation)
-                if progress.epoch < self.config.epochs and progress.stopped is None:
-                    self._fit(self.config.epochs, steps, callbacks, validation)
+                    self._fit(progress.epoch + 1, self._steps - progress.step, options)
+                if progress.epoch < epochs and progress.stopped is None:
+                    self._fit(epochs, self._steps, options)
         except tf.errors.InvalidArgumentError as error:
             if "the training loss" in str(error):
-                raise NotFiniteError(self.trainer, "the loss") from None
+                raise callbacks.NotFiniteError(self.trainer, "the loss") from None
             raise
 
-    def _lines(self, callbacks: list) -> contextlib.AbstractContextManager:
+    def _lines(self, found: list) -> contextlib.AbstractContextManager:
         """A context in which a log gets a line per epoch, and one every minute; adds a callback for it."""
         if self.bar:
             return contextlib.nullcontext()
-        line = EpochLine(self.config.epochs, self.progress)
+        line = callbacks.EpochLine(self.config.epochs, self.progress)
         heartbeat = Heartbeat(self.write, lambda: line.status)
         line.write = heartbeat.write
-        callbacks.append(line)
+        found.append(line)
         return heartbeat
 
     @property
@@ -167,62 +158,32 @@ class Run:
         assert self.splits.train is not None
         return self.splits.train.steps_per_epoch(self.config.batch_size)
 
-    def _validation(self) -> tuple:
-        if self.splits.validation is None:
-            return None, None
-        return self.distribution.eval_dataset(self.splits.validation, self.config.batch_size)
-
-    def _fit(self, until: int, steps_per_epoch: int, callbacks: list, validation: tuple) -> None:
+    def _fit(self, until: int, steps: int, options: dict) -> None:
         config, progress = self.config, self.progress
         assert self.splits.train is not None
-        stream = self.distribution.train_dataset(
-            self.splits.train,
-            config.batch_size,
-            seed=config.seed,
-            augmentation=config.augmentation,
-            start_step=progress.epoch * self._steps + progress.step,
-            epochs=config.epochs,
-        )
-        self.trainer.fit(
-            stream,
-            initial_epoch=progress.epoch,
-            epochs=until,
-            steps_per_epoch=steps_per_epoch,
-            validation_data=validation[0],
-            validation_steps=validation[1],
-            callbacks=callbacks,
-            verbose=1 if self.bar else 0,
-        )
+        settings = picked(config, "batch_size", "seed", "augmentation", "epochs")
+        settings["start_step"] = progress.epoch * self._steps + progress.step
+        stream = self.distribution.train_dataset(self.splits.train, **settings)
+        self.trainer.fit(stream, initial_epoch=progress.epoch, epochs=until, steps_per_epoch=steps, **options)
 
-    def callbacks(self, backup: Backup) -> list:
+    def callbacks(self, backup: callbacks.Backup) -> list:
         """The callbacks, in order; averaging and the guard come before the metrics are recorded."""
         config, progress, writes = self.config, self.progress, self.distribution.is_chief
         chosen_by = self.trainer.options.chosen_by
         found: list = [self.trainer.average] if isinstance(self.trainer.average, SWA) else []
         if config.guarded_drop:
-            found.append(self.guard())
-        found.append(Records(self.workdir.metrics, progress, writes=writes))
-        found.append(BestKeeper(self.workdir.best, progress, f"val_{chosen_by}_accuracy", writes))
+            # It always probes the first training batch.
+            batch = [values.numpy() for values in next(iter(epoch_batches(config, self.splits, 0)))]
+            attack = PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4)
+            guarded = config.guarded_drop, self.workdir.previous_epoch, progress, self.distribution
+            found.append(callbacks.OverfittingGuard(batch, attack, *guarded))
+        found.append(callbacks.Records(self.workdir.metrics, progress, writes))
+        found.append(callbacks.BestKeeper(self.workdir.best, progress, writes, chosen_by))
         if config.ensemble and writes:
-            found.append(PeriodKeeper(self.workdir.periods, config.period_ends, progress))
+            found.append(callbacks.PeriodKeeper(self.workdir.periods, progress, config.period_ends))
         if config.early_stopping is not None:
-            found.append(EarlyStopping(config.early_stopping, progress, chosen_by))
-        found.append(backup)
-        return found
-
-    def guard(self) -> OverfittingGuard:
-        """The guard against overfitting; it always probes the first training batch."""
-        config = self.config
-        images, labels = next(iter(epoch_batches(config, self.splits, 0)))
-        return OverfittingGuard(
-            images.numpy(),
-            labels.numpy(),
-            attack=PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4),
-            drop=config.guarded_drop,
-            path=self.workdir.previous_epoch,
-            progress=self.progress,
-            distribution=self.distribution,
-        )
+            found.append(callbacks.EarlyStopping(config.early_stopping, progress, chosen_by))
+        return [*found, backup]
 
     def finish(self) -> None:
         """Writes the last model and its export, and removes the backup."""
@@ -243,7 +204,7 @@ class Run:
 
     def finish_ensemble(self) -> None:
         """Writes the ensemble of the periods, and reports its accuracy on the validation images."""
-        net = read_ensemble(self.workdir.periods)
+        net = callbacks.read_ensemble(self.workdir.periods)
         if net is None:
             self.write("No period was finished, so there is no ensemble.")
             return

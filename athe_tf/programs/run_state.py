@@ -96,11 +96,6 @@ def numbered(variables) -> dict[str, Any]:
     return {f"v{number:05d}": np.asarray(variable) for number, variable in enumerate(variables)}
 
 
-def all_finite(trainer) -> bool:
-    """Whether every weight is finite."""
-    return all(np.isfinite(np.asarray(weight)).all() for weight in trainer.net.trainable_variables)
-
-
 def save_state(path, trainer, progress: RunProgress, writes: bool = True) -> None:
     """Writes weights, optimizer, metrics and progress, atomically.
 

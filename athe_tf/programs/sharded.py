@@ -17,7 +17,6 @@ import itertools
 import json
 import pathlib
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,12 +24,12 @@ from typing import Any
 from athe_tf.distribution.cluster import Cluster
 from athe_tf.jobs.ownership import check_ours, check_state_folder, remove_files, remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import say, warn
+from athe_tf.programs.command_line import as_started, say, warn
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
 from athe_tf.programs.evaluation_job import EvaluationJob, show
+from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.programs.output_folder import STATE, held, prepared
-from athe_tf.programs.program_name import as_started
 from athe_tf.programs.workdir import is_imported
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
@@ -67,7 +66,18 @@ class ShardFolder:
     def held(self, config: EvaluateConfig) -> Iterator[None]:
         """A context in which this process alone works on the shard, and gives signs of life."""
         for other in found_shards(self.output):
-            self._check_other(other, config)
+            check(
+                other.shard.count == self.shard.count,
+                f"'{self.output}' contains a shard of another division: {other.folder.name}. Expected shards "
+                f"of {self.shard.count}. Remove it, or use another --output.",
+            )
+            # Another shard, or an earlier start of this one.
+            changed = differences(other.config(config), config) if other.record.exists() else []
+            check(
+                not changed,
+                f"Shard {other.shard} in '{other.folder}' was started with other settings: "
+                f"{', '.join(changed)}. Give all shards the same flags, or use another --output.",
+            )
         check_ours(self.record)
         check_state_folder(self.state)
         with held(self.folder):
@@ -75,51 +85,24 @@ class ShardFolder:
             with self._alive():
                 yield
 
-    def _check_other(self, other: "ShardFolder", config: EvaluateConfig) -> None:
-        """Raises `InputError` if another shard, or an earlier start of this one, is of another evaluation."""
-        check(
-            other.shard.count == self.shard.count,
-            f"'{self.output}' contains a shard of another division: {other.folder.name}. Expected shards of "
-            f"{self.shard.count}. Remove it, or use another --output.",
-        )
-        if not other.record.exists():
-            return
-        changed = differences(other.config(config), config)
-        check(
-            not changed,
-            f"Shard {other.shard} in '{other.folder}' was started with other settings: {', '.join(changed)}. "
-            "Give all shards the same flags, or use another --output.",
-        )
-
     @contextlib.contextmanager
     def _alive(self) -> Iterator[None]:
-        ended = threading.Event()
-
-        def beat():
-            for count in itertools.count(2):
-                if ended.wait(SIGN_INTERVAL):
-                    return
-                with contextlib.suppress(OSError):  # a sign that is late does no harm
-                    self.sign.write_text(str(count))
+        def give(count: str) -> None:
+            with contextlib.suppress(OSError):  # a sign that is late does no harm
+                self.sign.write_text(count)
 
         self.sign.write_text("1")
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
+        counts = itertools.count(2)
         try:
-            yield
+            with Heartbeat(give, lambda: str(next(counts)), SIGN_INTERVAL):
+                yield
         finally:
-            ended.set()
-            thread.join()
             self.sign.unlink(missing_ok=True)
 
     def write(self, config: EvaluateConfig, finished: bool) -> None:
         """Records the settings, and whether all attacks of the shard are over."""
-        record = {
-            "athe_tf": __version__,
-            "shard": str(self.shard),
-            "finished": finished,
-            "config": dataclasses.asdict(config),
-        }
+        record = {"athe_tf": __version__, "shard": str(self.shard), "finished": finished}
+        record["config"] = dataclasses.asdict(config)
         write_text(self.record, json.dumps(record, indent=2) + "\n")
 
     def read(self) -> dict[str, Any]:
@@ -256,8 +239,7 @@ def run_worker(job: EvaluationJob, config: EvaluateConfig, cluster: Cluster) -> 
         "Several workers exchange their results through a folder. Received: no --output. Name one that all "
         "workers share, or use --distribution=one.",
     )
-    shards = Shard(1, len(cluster.workers)).all()
-    folders = [ShardFolder(config.output, shard) for shard in shards]
+    folders = [ShardFolder(config.output, shard) for shard in Shard(1, len(cluster.workers)).all()]
     own = folders[cluster.index]
     say(f"Worker {own.shard.number} of {own.shard.count} at {cluster.workers[cluster.index]}.")
     if not cluster.is_chief:
@@ -320,19 +302,3 @@ def _lost(folder: ShardFolder, address: str, seen: bool, seconds: float) -> Exce
         f"Waited {seconds:g} s for {worker}, but there is no sign of life in '{folder.folder}'. Start the "
         "same command there, with an --output that all workers share; what is finished is kept."
     )
-
-
-def merge(folders: Sequence[ShardFolder], make_job: Callable[[EvaluateConfig], EvaluationJob]) -> int:
-    """Makes one evaluation of finished shards, on the devices of this machine; returns the exit code.
-
-    Args:
-        folders: All shards.
-        make_job: From the settings of the evaluation to its job.
-    """
-    config = folders[0].config()
-    output = str(folders[0].output)
-    here = dataclasses.replace(config, distribution="auto", devices=(), cpu_replicas=1)
-    job = make_job(dataclasses.replace(here, shard=None, output=output))
-    with prepared(output) as folder:
-        job.open()
-        return show(job.evaluate(folder / STATE, shards=[one.state for one in folders]), folder)

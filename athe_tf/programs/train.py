@@ -7,10 +7,9 @@ import sys
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.programs.command_line import Flag, Program, flags_of, say, warn, warnings_as_lines
+from athe_tf.programs.command_line import Flag, Program, as_started, flags_of, say, warn, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.program_name import as_started
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, default_workdir, find_initial_model
 from athe_tf.training.options import OPTIONS, options_of
@@ -32,9 +31,6 @@ class TrainProgram(Program):
         found = flags_of(TrainConfig)
         after = [flag.name for flag in found].index("framework") + 1
         return [*found[:after], *framework_flags(chosen_framework(arguments)), *found[after:]]
-
-    def make_config(self, given: dict) -> TrainConfig:
-        return TrainConfig.from_flags(**given)
 
 
 def chosen_framework(arguments: list[str]) -> str:
@@ -107,15 +103,9 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
     return 0
 
 
-PROGRAM = TrainProgram(
-    "bin/train", "trains a robust image classifier.", EXAMPLES, TrainConfig, action, [PLAN]
-)
-
-
-def main() -> None:
-    """The program."""
-    PROGRAM.run()
-
+SUMMARY = "trains a robust image classifier."
+PROGRAM = TrainProgram("bin/train", SUMMARY, EXAMPLES, TrainConfig, action, [PLAN])
+main = PROGRAM.run
 
 if __name__ == "__main__":
     main()

@@ -1,42 +1,33 @@
-"""The folder of a training run: its files, and which run it belongs to."""
+"""The folder of a training run: its files, which run it belongs to, and what other programs take from it.
+
+All programs that look at images of a run load them here, so they see what the model was trained on.
+"""
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from athe_tf import zoo
+from athe_tf import data, zoo
 from athe_tf.jobs.locks import LOCK, held, lock_name, locked
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
-from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.config.serialization import (
-    FORMAT,
-    differences,
-    field_type,
-    flag_text,
-    from_json,
-    given_settings,
-    to_json,
-)
+from athe_tf.programs.command_line import as_started, warn
+from athe_tf.programs.config import TrainConfig, serialization
+from athe_tf.programs.config.fields import picked
 from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.files import TEMPORARY, write_text
 
 #: Settings that other programs take from the training run of a model, and their values without one.
-FROM_RUN: dict[str, Any] = {
-    "dataset": None,
-    "data_dir": None,
-    "image_size": None,
-    "resize_size": None,
-    "norm": "linf",
-    "epsilon": 8 / 255,
-    "margin": None,
-}
+FROM_RUN: dict[str, Any] = {"norm": "linf", "epsilon": 8 / 255}
+FROM_RUN |= dict.fromkeys(("dataset", "data_dir", "image_size", "resize_size", "margin"))
 #: Keys that tell the config of a run.
 RUN_KEYS = {"dataset", "framework", "head"}
+Config = TypeVar("Config")
 
 
 class Workdir:
@@ -78,7 +69,7 @@ class Workdir:
                 because the file does.
         """
         try:
-            return from_json(TrainConfig, self.config.read_text(), framework)
+            return serialization.from_json(TrainConfig, self.config.read_text(), framework)
         except OSError as error:
             raise InputError(f"Cannot read '{self.config}': {first_line(error)}.") from error
         except ValueError as error:
@@ -99,7 +90,7 @@ class Workdir:
             return {}, None
         if not isinstance(found, dict) or not found.keys() >= RUN_KEYS:
             return {}, None
-        kinds = {name: field_type(TrainConfig, name) for name in FROM_RUN}
+        kinds = {name: serialization.field_type(TrainConfig, name) for name in FROM_RUN}
         settings = {
             name: found[name]
             for name, kind in kinds.items()
@@ -107,8 +98,9 @@ class Workdir:
         }
         settings.setdefault("margin", HEAD_MARGINS.get(str(found.get("head")), 0.0))
         version = found.get("format", 1)
-        remark = f"'{self.config}' has format {version}, not {FORMAT}: only known settings are used."
-        return settings, None if version == FORMAT else remark
+        ours = serialization.FORMAT
+        remark = f"'{self.config}' has format {version}, not {ours}: only known settings are used."
+        return settings, None if version == ours else remark
 
     def check_free(self, config: TrainConfig) -> None:
         """Raises `InputError` if the folder belongs to another run or contains other files."""
@@ -123,18 +115,16 @@ class Workdir:
                     "Use another --workdir."
                 )
             return
-        changed = differences(self.read_config(config.framework), config)
+        changed = serialization.differences(self.read_config(config.framework), config)
         if changed:
             raise InputError(
                 f"The folder '{self.folder}' contains another run. Different settings: {', '.join(changed)}. "
                 "Use another --workdir."
             )
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> contextlib.AbstractContextManager:
         """A context in which no other process trains here; removes what a killed one left."""
-        with held(self.folder, self.backup.parent.name, self.periods.name):
-            yield
+        return held(self.folder, self.backup.parent.name, self.periods.name)
 
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
@@ -155,36 +145,26 @@ class Workdir:
         """Creates the folder and writes the settings to it."""
         self.check_free(config)
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.config, to_json(config))
+        write_text(self.config, serialization.to_json(config))
         write_text(self.flags, flagfile(config))
 
 
 def flagfile(config) -> str:
     """The settings as a file for `--flagfile=`."""
-    settings = given_settings(config)
-    return "".join(f"--{name}={flag_text(value)}\n" for name, value in settings.items() if name != "workdir")
+    settings = serialization.given_settings(config)
+    settings.pop("workdir", None)
+    return "\n".join([*serialization.as_flags(settings), ""])
 
 
 def default_workdir(config: TrainConfig) -> str:
     """A folder named after data set, model, framework, head and seed."""
     parts = [config.dataset, config.model, config.framework, config.head, f"seed{config.seed}"]
-    return "runs/" + "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts)
+    return "runs/" + "_".join(plain(part).strip("-") for part in parts)
 
 
-def recorded_settings(model, run: Workdir | None) -> tuple[dict, str | None]:
-    """What is known about the training of a model: from its card in the zoo, or from its run.
-
-    Args:
-        model: The value of `--model`.
-        run: The training run that it belongs to, or `None`.
-
-    Returns:
-        The settings, empty for a model without a run; and a remark for the user, or `None`.
-    """
-    if in_zoo(model):
-        card = zoo.card(str(model).removeprefix(PREFIX))
-        return {name: card[name] for name in FROM_RUN if name in card}, None
-    return ({}, None) if run is None else run.recorded_settings()
+def plain(text: str) -> str:
+    """A text as a part of the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)
 
 
 def find_initial_model(path: str) -> pathlib.Path:
@@ -213,3 +193,55 @@ def training_run_of(model: str) -> Workdir | None:
         return None
     find_model(model)
     return None if in_zoo(model) else run_of(model)
+
+
+def known_settings(program: str, model: str, run: Workdir | None) -> dict[str, Any]:
+    """What its card in the zoo, or its run, records about the training of a model; empty if it has none.
+
+    The user is told if the run is of another version.
+
+    Args:
+        program: The name of the program, such as `bin/evaluate`.
+        model: The value of `--model`.
+        run: The training run that it belongs to, or `None`.
+    """
+    if in_zoo(model):
+        card = zoo.card(model.removeprefix(PREFIX))
+        return {name: card[name] for name in FROM_RUN if name in card}
+    known, remark = ({}, None) if run is None else run.recorded_settings()
+    if remark is not None:
+        warn(as_started(f"{program}: {remark}"))
+    return known
+
+
+def fill_from_run(
+    config: Config, known: Mapping[str, Any], published: Mapping[str, Any] | None = None
+) -> Config:
+    """Fills in settings that were not given: published ones, those of the model's training run, or defaults.
+
+    A `--resize_size` of the run belongs to its `--image_size`, and is not used with another one.
+
+    Args:
+        config: The settings of a program.
+        known: What is recorded about the training of the model.
+        published: Settings that take precedence over those of the run.
+    """
+    given = {name for name in FROM_RUN if getattr(config, name, 0) is not None}
+    given |= {"resize_size"} if "image_size" in given else set()
+    found = {**FROM_RUN, **known, **(published or {})}
+    values = {name: found[name] for name in FROM_RUN if name not in given}
+    return dataclasses.replace(config, **values)  # type: ignore[type-var]
+
+
+def load_splits(config, **options):
+    """The data set, prepared as the settings and further options of `data.load` say."""
+    options |= picked(config, "data_dir", "image_size", "resize_size", "skip_corrupt")
+    return data.load(str(config.dataset), **options)
+
+
+def load_images(config, split: str) -> tuple[Any, Any]:
+    """The images of a part of the data set, prepared as the settings say; and all parts, a `Splits`."""
+    splits = load_splits(config)
+    images = getattr(splits, split)
+    check(images is not None, f"The data set '{config.dataset}' has no {split} images.")
+    return images, splits

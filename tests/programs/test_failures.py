@@ -9,8 +9,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from athe_tf.programs.command_line import Program
-from athe_tf.programs.failures import explain
+from athe_tf.programs.command_line import Program, explain
 from athe_tf.programs.report import ReportConfig
 from athe_tf.utils.errors import InputError
 

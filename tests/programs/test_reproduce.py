@@ -10,8 +10,8 @@ import pytest
 from athe_tf.programs import reproduce, train
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import given_settings
+from athe_tf.programs.reproduce import Measured, accuracy, cell, is_done, show_table
 from athe_tf.programs.reproduce_plan import PRESETS, Preset, ReproduceConfig, make_plan, papers, planned_run
-from athe_tf.programs.reproduce_table import Measured, accuracy, cell, is_done, show_table
 from athe_tf.results import Result
 from athe_tf.utils.errors import InputError
 from benchmarks.results_tables import RUNS, label_of

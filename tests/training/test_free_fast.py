@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from athe_tf import attacks, training
 from athe_tf.programs.build import make_trainer
-from athe_tf.programs.callbacks.overfitting_guard import OverfittingGuard
+from athe_tf.programs.callbacks import OverfittingGuard
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state, variables_of
@@ -167,7 +167,7 @@ def test_fast_at_steps_by_five_quarters_of_epsilon_and_projects():
 def guarded(tmp_path, accuracies, progress=None):
     trainer = training.Standard(tiny_net())
     guard = OverfittingGuard(
-        *tiny_batch(), attacks.PGD(0.1, steps=1), 0.2, tmp_path / "kept.npz", progress or RunProgress()
+        tiny_batch(), attacks.PGD(0.1, steps=1), 0.2, tmp_path / "kept.npz", progress or RunProgress()
     )
     guard.set_model(trainer)
     measured = iter(accuracies)
@@ -212,7 +212,7 @@ def test_the_guard_measures_robust_accuracy_and_changes_nothing(tmp_path):
     x, _ = tiny_batch()
     labels = np.asarray(net(x)).argmax(1).astype("int32")
     attack = attacks.PGD(0.0, steps=1)
-    guard = OverfittingGuard(x, labels, attack, 0.2, tmp_path / "kept.npz", RunProgress())
+    guard = OverfittingGuard((x, labels), attack, 0.2, tmp_path / "kept.npz", RunProgress())
     guard.set_model(training.Standard(net))
     before = get_weights(net)
     assert guard.robust_accuracy() == 1.0

@@ -11,7 +11,7 @@ import athe_tf
 from athe_tf import attacks, training
 from athe_tf.models.names import HEADS
 from athe_tf.programs import build
-from athe_tf.programs.callbacks.records import last_learning_rate
+from athe_tf.programs.callbacks import last_learning_rate
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
 from tests.small_runs import get_weights, small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits

@@ -9,8 +9,4 @@ from athe_tf.programs.config.analyze import AnalyzeConfig
 from athe_tf.programs.config.evaluate import EvaluateConfig
 from athe_tf.programs.config.train import TrainConfig
 
-__all__ = [
-    "AnalyzeConfig",
-    "EvaluateConfig",
-    "TrainConfig",
-]
+__all__ = ["AnalyzeConfig", "EvaluateConfig", "TrainConfig"]

@@ -5,10 +5,10 @@ from typing import Any
 
 from athe_tf.analysis.registry import ALL_ANALYSES, ANALYSES, RUN_ANALYSES
 from athe_tf.data.names import check_name as check_data_set
-from athe_tf.programs.config.fields import flag, seed_option
+from athe_tf.programs.config.fields import ImageOptions, flag
 from athe_tf.utils.choices import NORMS, check_epsilon, check_input_range
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, option
+from athe_tf.utils.options import check_options, option, seed_option
 from athe_tf.utils.registry import unknown_name
 
 
@@ -37,8 +37,8 @@ OwnFlags: Any = dataclasses.make_dataclass("OwnFlags", own_flags(), frozen=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class SharedFlags:
-    """What all analyses need."""
+class AnalyzedModels:
+    """The models, and what to find out about them."""
 
     model: str | None = option(
         None, "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function."
@@ -48,16 +48,13 @@ class SharedFlags:
         (), "Several models instead, drawn in one picture, separated by commas."
     )
     what: tuple[str, ...] = option((), "Which analyses, separated by commas; the list is above.")
-    dataset: str | None = option(None, "Data set, as in bin/train. [the run's own]")
-    data_dir: str | None = option(
-        None, "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]"
-    )
-    image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
-    resize_size: int | None = option(
-        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", above=0
-    )
-    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
-    split: str = option("test", "Which images.", choices=("test", "validation", "train"))
+
+
+# Python lists the fields of the last base first.
+@dataclasses.dataclass(frozen=True)
+class SharedFlags(ImageOptions, AnalyzedModels):
+    """What all analyses need."""
+
     norm: str | None = option(None, "Norm of the attack. [the run's own, or linf]", choices=NORMS)
     epsilon: float | None = option(None, "Radius of the attack. [the run's own, or 8/255]")
     steps: int = option(10, "Steps of the attack.", above=0)
@@ -66,7 +63,6 @@ class SharedFlags:
     seed: int = seed_option("Seed of attacks and random directions.")
 
 
-# Python lists the fields of the last base first.
 @dataclasses.dataclass(frozen=True)
 class AnalyzeConfig(OwnFlags, SharedFlags):
     """Analyses of one model, or of several in one picture."""
@@ -98,11 +94,9 @@ class AnalyzeConfig(OwnFlags, SharedFlags):
         check(not twice, f"Name each model once. Received twice: {', '.join(twice)}.")
         for analysis in ANALYSES.values():
             analysis.check_options(self, flag)
-        needs_runs = [name for name in self.what if name in RUN_ANALYSES]
-        check(
-            not needs_runs or bool(self.compare),
-            f"{''.join(needs_runs[:1])} needs several training runs. Give them as --compare=RUN1,RUN2.",
-        )
+        for name in () if self.compare else self.what:
+            several = f"{name} needs several training runs. Give them as --compare=RUN1,RUN2."
+            check(name not in RUN_ANALYSES, several)
         check(bool(self.output), "--output= is empty. Name a folder, or leave the flag out.")
         if self.input_range:
             check_input_range(self.input_range, "--input_range")

@@ -99,19 +99,15 @@ class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptio
             "--substitutes=runs/pgd_at,runs/trades.",
         )
         self.distribution_settings()
-        self._check_shard()
-
-    def _check_shard(self) -> None:
-        if self.shard is None:
-            return
-        Shard.parse(self.shard, "--shard")
+        if self.shard is not None:
+            Shard.parse(self.shard, "--shard")
         check(
-            self.output is not None,
+            self.shard is None or self.output is not None,
             f"A shard is kept in a folder until all of them are merged. Received: --shard={self.shard} "
             "without --output. Name the same --output for all shards.",
         )
         check(
-            self.distribution != "multi_worker",
+            self.shard is None or self.distribution != "multi_worker",
             "The images are divided either by --shard or among the workers of "
             f"--distribution=multi_worker. Received both: --shard={self.shard}. Leave one of them out.",
         )

@@ -1,16 +1,20 @@
 """What the settings of several programs share."""
 
 import dataclasses
+from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.utils.options import option, seed_option
-
-__all__ = ["DeviceOptions", "ImageOptions", "flag", "seed_option"]
+from athe_tf.utils.options import option
 
 
 def flag(name: str) -> str:
     """How messages call a setting."""
     return f"--{name}"
+
+
+def picked(config, *names: str) -> dict[str, Any]:
+    """Some of the settings, by name."""
+    return {name: getattr(config, name) for name in names}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,15 +3,8 @@
 import re
 
 from athe_tf.data.npz import check_extra_file
-from athe_tf.training.options import (
-    OPTIONS,
-    check_epsilon_delay,
-    check_epsilon_order,
-    check_margin,
-    check_perturbation,
-    check_rising,
-    options_of,
-)
+from athe_tf.programs.config.fields import picked
+from athe_tf.training import options as training
 from athe_tf.utils.choices import check_epsilon, check_input_range
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.registry import is_import_path
@@ -27,18 +20,34 @@ OF_THE_ATTACK = ("steps", "step_size", "start", "restarts", "logit_scale")
 def check_settings(config) -> None:
     """Raises `InputError`, with a remedy, if settings of a `TrainConfig` contradict each other."""
     # The head of a model from elsewhere is known, and checked, when it is built.
-    has_scale = config.head != "linear" or is_import_path(config.model)
-    check_margin(config.training_margin, config.head, has_scale)
-    check_margin_form(config)
+    is_own = not is_import_path(config.model)
+    training.check_margin(config.training_margin, config.head, config.head != "linear" or not is_own)
+    heads = MARGIN_FORM_HEADS.get(config.margin_form, ())
+    check(
+        config.margin_form is None or not is_own or config.head in heads,
+        f"--margin_form={config.margin_form} is for the head {' or '.join(heads)}. Received: "
+        f"--head={config.head}. Use --head={''.join(heads[:1])}, or leave --margin_form out.",
+    )
     check_framework(config)
     check_optimizer(config)
     check_epsilon_schedule(config)
     check_periods(config)
     check_averages(config)
-    check_extra_data(config)
     check_images(config)
-    check_range(config)
-    check_freeze(config)
+    if config.input_range:
+        check_input_range(config.input_range, "--input_range")
+        check(
+            not is_own,
+            f"The model '{config.model}' takes images in [0, 1]. Received: --input_range="
+            f"{','.join(f'{value:g}' for value in config.input_range)}. Leave it out: it is for "
+            "--model=module:function.",
+        )
+    try:
+        re.compile(config.freeze or "")  # whether it matches a layer is known when the model is built
+    except re.error as error:
+        raise InputError(
+            f"--freeze must be a regular expression. Received: --freeze={config.freeze} ({error})."
+        ) from None
     check(
         config.early_stopping is None or config.validation_size != 0,
         "--early_stopping looks at validation images. Received: --validation_size=0. Hold some out, or "
@@ -46,56 +55,16 @@ def check_settings(config) -> None:
     )
 
 
-def check_margin_form(config) -> None:
-    """Refuses a form of the margin that the head does not have; a model from elsewhere is checked later."""
-    if config.margin_form is None or is_import_path(config.model):
-        return
-    heads = MARGIN_FORM_HEADS[config.margin_form]
-    check(
-        config.head in heads,
-        f"--margin_form={config.margin_form} is for the head {' or '.join(heads)}. Received: "
-        f"--head={config.head}. Use --head={heads[0]}, or leave --margin_form out.",
-    )
-
-
-def check_range(config) -> None:
-    """Refuses a range of pixels for models that this package builds: they take images in [0, 1]."""
-    if not config.input_range:
-        return
-    check_input_range(config.input_range, "--input_range")
-    check(
-        is_import_path(config.model),
-        f"The model '{config.model}' takes images in [0, 1]. Received: --input_range="
-        f"{','.join(f'{value:g}' for value in config.input_range)}. Leave it out: it is for "
-        "--model=module:function.",
-    )
-
-
-def check_freeze(config) -> None:
-    """Refuses what is no regular expression; whether it matches a layer is known when the model is built."""
-    try:
-        re.compile(config.freeze or "")
-    except re.error as error:
-        raise InputError(
-            f"--freeze must be a regular expression. Received: --freeze={config.freeze} ({error})."
-        ) from None
-
-
 def given(config, name: str) -> bool:
     """Whether a setting differs from its default."""
     return getattr(config, name) != type(config).__dataclass_fields__[name].default
 
 
-def frameworks_with(option: str) -> list[str]:
-    """The frameworks of this package that have an option."""
-    return [name for name, options in OPTIONS.items() if option in options.__dataclass_fields__]
-
-
 def check_framework(config) -> None:
     """Refuses what the framework cannot do, and what would have no effect."""
-    known = options_of(config.framework).__dataclass_fields__
+    known = training.options_of(config.framework).__dataclass_fields__
     for name, value in config.options.items():
-        others = frameworks_with(name)
+        others = [other for other, own in training.OPTIONS.items() if name in own.__dataclass_fields__]
         check(
             name in known or not others,
             f"--{name} is an option of {' and '.join(others)}. Received: --framework={config.framework} "
@@ -116,18 +85,13 @@ def check_framework(config) -> None:
         f"The framework '{options.name}' needs --epsilon larger than 0. Received: --epsilon=0. "
         "Use --framework=standard to train on clean images.",
     )
-    options.check_attack(
-        norm=config.norm,
-        steps=config.attack_steps,
-        restarts=config.restarts,
-        start=config.start,
-        logit_scale=config.attack_scale,
-    )
+    settings = picked(config, "norm", "restarts", "start")
+    options.check_attack(**settings, steps=config.attack_steps, logit_scale=config.attack_scale)
 
 
 def check_optimizer(config) -> None:
     """Learning-rate drops are in order, and only SGD has momentum options."""
-    check_rising(config.lr_drops, "--lr_drops", above=0)
+    training.check_rising(config.lr_drops, "--lr_drops", above=0)
     for name in ("momentum", "nesterov"):
         check(
             config.optimizer == "sgd" or not given(config, name),
@@ -159,14 +123,14 @@ def check_epsilon_schedule(config) -> None:
     if config.epsilon_max is not None:
         check_epsilon(config.norm, config.epsilon_max, "--epsilon_max")
     highest = config.epsilon if config.epsilon_max is None else config.epsilon_max
-    check_epsilon_order(config.epsilon_min, config.epsilon, highest)
-    check_epsilon_delay(config.epsilon_delay, config.period_ends[0])
+    training.check_epsilon_order(config.epsilon_min, config.epsilon, highest)
+    training.check_epsilon_delay(config.epsilon_delay, config.period_ends[0])
 
 
 def check_periods(config) -> None:
     """Periods are whole epochs, and an ensemble needs several."""
     resets = config.lr_resets
-    check_rising(resets, "--lr_resets", above=0)
+    training.check_rising(resets, "--lr_resets", above=0)
     check(
         all(reset == int(reset) and reset < config.epochs for reset in resets),
         "--lr_resets are whole epochs before the last. "
@@ -197,23 +161,18 @@ def check_averages(config) -> None:
         f"--awp_start sets the start of --awp_gamma. Received: --awp_start={config.awp_start:g} and no "
         "--awp_gamma. Add --awp_gamma=0.005, or leave --awp_start out.",
     )
-    check_perturbation(config.awp_gamma, None if config.head == "linear" else config.weight_norm)
-
-
-def check_extra_data(config) -> None:
-    """Extra images come from a file that can be read."""
-    if config.extra_data is not None:
-        check_extra_file(config.extra_data, config.extra_labels_by is not None)
-        return
-    for name in ("extra_labels_by", "extra_fraction"):
-        check(
-            not given(config, name),
-            f"--{name} is about the images of --extra_data. Received: no --extra_data. Name it.",
-        )
+    training.check_perturbation(config.awp_gamma, None if config.head == "linear" else config.weight_norm)
 
 
 def check_images(config) -> None:
-    """Sizes of images go together, and only folders have files to skip."""
+    """Extra images come from a file, sizes of images go together, and only folders have files to skip."""
+    if config.extra_data is not None:
+        check_extra_file(config.extra_data, config.extra_labels_by is not None)
+    for name in ("extra_labels_by", "extra_fraction"):
+        check(
+            config.extra_data is not None or not given(config, name),
+            f"--{name} is about the images of --extra_data. Received: no --extra_data. Name it.",
+        )
     check(
         config.resize_size is None or (config.image_size or 0) in range(1, config.resize_size + 1),
         "--resize_size is the shorter side of an image from which the central square of --image_size is cut. "

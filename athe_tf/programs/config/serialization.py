@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from athe_tf.jobs import journal
@@ -136,13 +137,16 @@ def flag_text(value) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(flag_text(v) for v in value)
-    return exact_number(value) if isinstance(value, float) else str(value)
-
-
-def exact_number(value: float) -> str:
-    """The shortest text of a number that is read as exactly the same number."""
+    if not isinstance(value, float):
+        return str(value)
+    # The shortest text of a number that is read as exactly the same number.
     text = format_number(value)
     return text if parse_number(text) == value else repr(value)
+
+
+def as_flags(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as they are written on the command line."""
+    return [f"--{name}={flag_text(value)}" for name, value in settings.items()]
 
 
 def differences(one, other) -> list[str]:

@@ -15,16 +15,7 @@ from athe_tf.data.names import check_name as check_data_set
 from athe_tf.models import names as models
 from athe_tf.programs.config import rules
 from athe_tf.programs.config.fields import DeviceOptions, flag
-from athe_tf.training.options import (
-    FRAMEWORKS,
-    LR_SCHEDULES,
-    AverageOptions,
-    EpsilonOptions,
-    FrameworkOptions,
-    PerturbationOptions,
-    SharedOptions,
-    options_of,
-)
+from athe_tf.training import options as training
 from athe_tf.utils.choices import MARGIN_FORMS, WEIGHT_NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, make_options, option, seed_option, with_help
@@ -66,7 +57,7 @@ class DataOptions:
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:
-    """The model."""
+    """The model, and the framework that trains it."""
 
     model: str = option("small_cnn", "Model, such as wrn-34-10 or preact_resnet18, or module:function.")
     input_range: tuple[float, ...] = option(
@@ -85,13 +76,7 @@ class ModelOptions:
     freeze: str | None = option(
         None, "Do not train the layers whose names match this regular expression, such as 'group[12]_.*'."
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class FrameworkChoice:
-    """The framework."""
-
-    framework: str = option("pgd_at", f"Framework: {', '.join(FRAMEWORKS)}, or module:Name.")
+    framework: str = option("pgd_at", f"Framework: {', '.join(training.FRAMEWORKS)}, or module:Name.")
     options: dict[str, Any] = dataclasses.field(
         default_factory=dict, metadata={"help": "Options of the framework that were given.", "flag": False}
     )
@@ -103,7 +88,7 @@ class OptimizerOptions:
 
     optimizer: str = option("sgd", "Optimizer; sgd is PyTorch's.", choices=("sgd", "adam"))
     learning_rate: float = option(0.1, "Learning rate at its highest.", above=0)
-    lr_schedule: str = option("piecewise", "Schedule of the learning rate.", choices=LR_SCHEDULES)
+    lr_schedule: str = option("piecewise", "Schedule of the learning rate.", choices=training.LR_SCHEDULES)
     lr_drops: tuple[float, ...] = option((75.0, 90.0), "Epochs after which a piecewise rate drops.")
     lr_drop_factor: float = option(0.1, "Factor of each drop.", above=0)
     lr_resets: tuple[float, ...] = option((), "Epochs after which learning rate and epsilon restart.")
@@ -140,7 +125,7 @@ class ValidationOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunOptions(DeviceOptions):
+class RunOptions(DeviceOptions, ValidationOptions):
     """The run."""
 
     distribution: str = with_help(
@@ -162,14 +147,12 @@ class RunOptions(DeviceOptions):
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(
     RunOptions,
-    ValidationOptions,
-    AverageOptions,
+    training.AverageOptions,
     OptimizerOptions,
-    EpsilonOptions,
+    training.EpsilonOptions,
     AttackOptions,
-    PerturbationOptions,
-    SharedOptions,
-    FrameworkChoice,
+    training.PerturbationOptions,
+    training.SharedOptions,
     ModelOptions,
     DataOptions,
 ):
@@ -203,9 +186,11 @@ class TrainConfig(
         return cls(**settings, options={n: v for n, v in given.items() if n not in own})
 
     @functools.cached_property
-    def framework_options(self) -> FrameworkOptions:
+    def framework_options(self) -> training.FrameworkOptions:
         """All options of the framework."""
-        return make_options(options_of(self.framework), self.options, f"the framework '{self.framework}'")
+        return make_options(
+            training.options_of(self.framework), self.options, f"the framework '{self.framework}'"
+        )
 
     @property
     def period_ends(self) -> tuple[int, ...]:
