@@ -4,9 +4,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.arguments import check_at_least, check_positive
-from athe_tf.attacks.engine.gradients import gradient_of
+from athe_tf.attacks.engine.gradients import Adam, gradient_of
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim

@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.adam import Adam
-from athe_tf.attacks.engine.gradients import inner_product, input_gradient
+from athe_tf.attacks.engine.gradients import Adam, inner_product, input_gradient
 from athe_tf.attacks.gradient import PGD
 from athe_tf.utils.errors import InputError, check_choice
 

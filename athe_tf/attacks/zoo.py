@@ -5,8 +5,8 @@ import math
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
-from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.arguments import check_positive
+from athe_tf.attacks.engine.gradients import Adam
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs
 from athe_tf.attacks.engine.victim import Victim

@@ -232,7 +232,7 @@ _AWAY = tuple(start for start in STARTS if start != "zero")
 @dataclasses.dataclass(frozen=True)
 class StandardOptions(FrameworkOptions):
     name = "standard"
-    implementation = "standard:Standard"
+    implementation = "pgd_at:Standard"
     crafts = False
     has_epsilon = False
     bn_modes = ()
@@ -248,7 +248,7 @@ class PGDATOptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class ALPOptions(FrameworkOptions):
     name = "alp"
-    implementation = "alp:ALP"
+    implementation = "pgd_at:ALP"
     pairing: float = option(0.5, "Weight of the logit pairing.", least=0)
     pairing_form: str = option("mse", "Distance; the paper has l2.", choices=("mse", "l2"))
     clean_weight: float = option(0.5, "Weight of the clean images, the paper's alpha.", least=0, below=1)
@@ -285,8 +285,7 @@ class FreeATOptions(FrameworkOptions):
     takes_batch_size = True
     replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", least=1)
     noise_in_box: bool = option(
-        False,
-        "Project the noise so that image plus noise lies in [0, 1], instead of clipping the sum.",
+        False, "Project the noise so that image plus noise lies in [0, 1], instead of clipping the sum."
     )
 
     @property
@@ -316,7 +315,7 @@ class FastATOptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class NFGSMOptions(FastATOptions):
     name = "n_fgsm"
-    implementation = "n_fgsm:NFGSM"
+    implementation = "fast_at:NFGSM"
     starts = ()
     noise: float = option(2.0, "Magnitude of the initial noise in units of epsilon; no projection.", above=0)
 
@@ -327,7 +326,7 @@ class NFGSMOptions(FastATOptions):
 @dataclasses.dataclass(frozen=True)
 class GradAlignOptions(FastATOptions):
     name = "gradalign"
-    implementation = "gradalign:GradAlign"
+    implementation = "fast_at:GradAlign"
     starts = ()
     alignment: float = option(0.2, "Weight of the alignment of gradients.", least=0)
 
@@ -375,7 +374,7 @@ class LLROptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class CUREOptions(FrameworkOptions):
     name = "cure"
-    implementation = "cure:CURE"
+    implementation = "llr:CURE"
     crafts = False
     bn_modes = ("frozen_clean",)
     curvature_weight: float = option(4.0, "Weight of the curvature, the paper's gamma.", least=0)
