@@ -50,14 +50,12 @@ class FeatureAttack(PGD):
     >>> result = attack.run(model, x[:4], y[:4])
 
     Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
         n_targets: Number of targets that are drawn for an image. Defaults to 500.
         pool: `(images, labels)` to draw from. By default the images that are attacked, as the reference
             does; give one to make the result for an image independent of the other images.
         steps: Defaults to 50.
         step_size: Defaults to `epsilon / 8`: 1/255 for 8/255.
-        **kwargs: `start` and `select`, as in `PGD`.
+        **kwargs: `epsilon`, `norm`, `start` and `select`, as in `PGD`.
 
     Reference:
         https://github.com/Line290/FeatureAttack; the defaults are those of its PyTorch program.
@@ -158,8 +156,6 @@ class FeatureNormPGD(PGD):
     >>> result = attack.run(model, x, y)
 
     Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
         logit_scale: The length of the features that the loss sees: a number s gives `s W^T z / ||z|| + b`.
             `"model"` (default) is Eq. 12 as it stands, s = 1; for a `CosineDense` head its own scale.
         **kwargs: Those of `PGD`.

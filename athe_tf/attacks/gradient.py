@@ -83,8 +83,7 @@ class PGD(IterativeAttack):
         start = self.default_start if start is None else start
         check_option(AttackOptions, "start", start)
         self.step_size = self.threat.epsilon / self.epsilon_per_step if step_size is None else step_size
-        self.start = start
-        self.margin = margin
+        self.start, self.margin = start, margin
 
     def replace(self, **changes) -> "PGD":
         """A copy of this attack with other arguments.
@@ -266,11 +265,10 @@ class ScaleSweepPGD(PGD):
     >>> result = ScaleSweepPGD(epsilon=8 / 255, steps=20).run(model, x, y)
 
     Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
         scales: The scales of cross-entropy: of the cosines for a hypersphere head, for any other head
             multiples of the logits. Defaults to `(1, 5, 10, 15, 30)`.
-        **kwargs: `steps` (20), `step_size` (`epsilon / 4`), `start`, `restarts` and `select`, as in `PGD`.
+        **kwargs: `epsilon`, `norm`, `steps` (20), `step_size` (`epsilon / 4`), `start`, `restarts`, `select`:
+            as in `PGD`.
     """
 
     name = "pgd-scale-sweep"

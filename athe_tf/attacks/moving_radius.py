@@ -63,8 +63,7 @@ class MovingRadiusAttack(MinimumNormAttack):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon, targeted=targeted)
         check(0 < gamma < 1, f"`gamma` must lie between 0 and 1. Received: gamma={gamma}.")
         check_positive(max_step_size=max_step_size)
-        self.gamma = gamma
-        self.max_step_size = max_step_size
+        self.gamma, self.max_step_size = gamma, max_step_size
 
     def objective(self, logits, labels):
         """What is climbed: one value per example."""

@@ -18,48 +18,29 @@ if TYPE_CHECKING:
 
 #: The variants of AutoAttack by name, and the arguments that they stand for.
 PRESETS: dict[str, dict] = {
-    "autoattack-plus": {"version": "plus"},
-    "autoattack-rand": {"version": "rand"},
-    "autoattack-lite": {"profile": "lite"},
-    "autoattack-smoke": {"profile": "smoke"},
-}
+    "autoattack-plus": {"version": "plus"}, "autoattack-rand": {"version": "rand"},
+    "autoattack-lite": {"profile": "lite"}, "autoattack-smoke": {"profile": "smoke"},
+}  # fmt: skip
 
 ATTACKS = Registry(
     "attack",
     __package__,
     {
-        "fgsm": "gradient:FGSM",
-        "bim": "gradient:BIM",
-        "pgd": "gradient:PGD",
-        "mim": "gradient:MIM",
-        "cw-linf": "gradient:CWLinf",
-        "adaptive-pgd": "gradient:AdaptivePGD",
-        "fn-pgd": "feature:FeatureNormPGD",
-        "pgd-scale-sweep": "gradient:ScaleSweepPGD",
-        "multitargeted": "targets:MultiTargeted",
-        "feature": "feature:FeatureAttack",
-        "apgd-ce": "apgd:APGD",
-        "apgd-dlr": "apgd:APGDDLR",
-        "apgd-t": "apgd:APGDT",
+        "fgsm": "gradient:FGSM", "bim": "gradient:BIM", "pgd": "gradient:PGD", "mim": "gradient:MIM",
+        "cw-linf": "gradient:CWLinf", "adaptive-pgd": "gradient:AdaptivePGD",
+        "fn-pgd": "feature:FeatureNormPGD", "pgd-scale-sweep": "gradient:ScaleSweepPGD",
+        "multitargeted": "targets:MultiTargeted", "feature": "feature:FeatureAttack",
+        "apgd-ce": "apgd:APGD", "apgd-dlr": "apgd:APGDDLR", "apgd-t": "apgd:APGDT",
         "cr": "constraint_relaxation:ConstraintRelaxation",
-        "deepfool": "deepfool:DeepFool",
-        "cw-l2": "carlini_wagner:CWL2",
-        "fab": "fab:FAB",
-        "fab-t": "fab:TargetedFAB",
-        "ddn": "moving_radius:DDN",
-        "fmn": "moving_radius:FMN",
-        "epsilon-search": "epsilon_search:EpsilonSearch",
-        "square": "square:Square",
-        "autoattack": "autoattack:AutoAttack",
-        **dict.fromkeys(PRESETS, "autoattack:AutoAttack"),
-        "swift": "swift:Swift",
-        "nes": "estimated_gradient:NES",
-        "spsa": "estimated_gradient:SPSA",
-        "zoo": "zoo:ZOO",
-        "rays": "rays:RayS",
-        "spatial": "spatial:Spatial",
+        "deepfool": "deepfool:DeepFool", "cw-l2": "carlini_wagner:CWL2",
+        "fab": "fab:FAB", "fab-t": "fab:TargetedFAB",
+        "ddn": "moving_radius:DDN", "fmn": "moving_radius:FMN",
+        "epsilon-search": "epsilon_search:EpsilonSearch", "square": "square:Square",
+        **dict.fromkeys(("autoattack", *PRESETS), "autoattack:AutoAttack"), "swift": "swift:Swift",
+        "nes": "estimated_gradient:NES", "spsa": "estimated_gradient:SPSA", "zoo": "zoo:ZOO",
+        "rays": "rays:RayS", "spatial": "spatial:Spatial",
     },
-)
+)  # fmt: skip
 
 _CALL = re.compile(r"(?P<name>[^()]+)\((?P<arguments>.*)\)", re.DOTALL)
 _NUMBERED = re.compile(r"(?P<base>.+?)-(?P<steps>\d+)(?:x(?P<restarts>\d+))?")

@@ -95,10 +95,9 @@ class MultiTargeted(TargetRounds, PGD):
     >>> result = attack.run(model, x, y)
 
     Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
         n_targets: Number of wrong classes that are targets; all of them by default.
-        **kwargs: `steps` (20), `step_size` (`epsilon / 4`), `start`, `restarts` and `select`, as in `PGD`.
+        **kwargs: `epsilon`, `norm`, `steps` (20), `step_size` (`epsilon / 4`), `start`, `restarts`, `select`:
+            as in `PGD`.
 
     Reference: https://arxiv.org/abs/1910.09338
     """

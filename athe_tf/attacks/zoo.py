@@ -82,9 +82,7 @@ class ZOO(BlackBoxAttack):
         check_choice("mode", mode, MODES)
         check_positive(sigma=sigma)
         self.n_queries = query_budget(n_queries, least=1 + MOST_QUERIES_PER_UPDATE)
-        self.mode = mode
-        self.sigma = sigma
-        self.learning_rate = learning_rate
+        self.mode, self.sigma, self.learning_rate = mode, sigma, learning_rate
         self.constant = constant
 
     def costs(self, victim: Victim) -> Costs:

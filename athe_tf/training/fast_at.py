@@ -32,9 +32,7 @@ class FastAT(PGDAT):
     >>> trainer = athe_tf.training.FastAT(net, attack, margin=0.2)
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
-        attack: A PGD attack of one step and one start.
-        **kwargs: Those of `AdversarialModel`.
+        **kwargs: Those of `AdversarialModel`; `attack` is PGD of one step and one start.
     """
 
     options_class = FastATOptions
@@ -52,7 +50,6 @@ class NFGSM(FastAT):
     >>> trainer = athe_tf.training.NFGSM(net, attack, noise=2.0)
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
         attack: A PGD attack of one step and one start.
         noise: The magnitude of the noise in units of epsilon. Defaults to the paper's 2.
         **kwargs: Those of `AdversarialModel`.
@@ -83,7 +80,6 @@ class GradAlign(FastAT):
     >>> trainer = athe_tf.training.GradAlign(net, attack, alignment=0.2)
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
         attack: A PGD attack of one step and one start.
         alignment: The weight of the alignment; `gradalign_weight` has the paper's values on CIFAR-10.
             Defaults to 0.2, that of epsilon 8/255.

@@ -60,12 +60,8 @@ class LLR(AdversarialModel):
     options_class = LLROptions
 
     def prepared_attack(self, attack):
-        resolved = self.options.resolved
-        return LocalLinearity.like(
-            super().prepared_attack(attack),
-            rule=resolved("rule"),
-            tangent_gradient=resolved("tangent_gradient"),
-        )
+        search = {name: self.options.resolved(name) for name in ("rule", "tangent_gradient")}
+        return LocalLinearity.like(super().prepared_attack(attack), **search)
 
     def training_loss(self, x, x_adv, y) -> Terms:
         here = clean_pass(self.net, x, y)

@@ -74,8 +74,6 @@ class ALP(AdversarialModel):
     >>> trainer = athe_tf.training.ALP(net, athe_tf.attacks.PGD(8 / 255, steps=10), pairing=0.5)
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
-        attack: Crafts the training images.
         pairing: The weight of `D`, the paper's lambda. Defaults to 0.5.
         pairing_form: `"mse"` (default) or `"l2"`.
         clean_weight: The weight of the clean images, the paper's alpha. Defaults to 0.5, as in the code; the

@@ -132,15 +132,9 @@ class AttackResult:
     def before(cls, x, wrong) -> "AttackResult":
         """The result after the clean pass: one query per image, success where the model is wrong."""
         count = len(wrong)
-        return cls(
-            x_adv=np.array(x, np.float32),
-            success=np.array(wrong),
-            queries=np.ones(count, np.int64),
-            gradients=np.zeros(count, np.int64),
-            norm=np.where(wrong, 0.0, np.inf).astype(np.float32),
-            nonfinite=np.zeros(count, np.int64),
-            rounds=np.zeros(count, np.int64),
-        )
+        norm = np.where(wrong, 0.0, np.inf).astype(np.float32)
+        queries, gradients, nonfinite, rounds = np.ones(count, np.int64), *np.zeros((3, count), np.int64)
+        return cls(np.array(x, np.float32), np.array(wrong), queries, gradients, norm, nonfinite, rounds)
 
     def __repr__(self) -> str:
         return (
