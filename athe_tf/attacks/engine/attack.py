@@ -1,5 +1,6 @@
 """The contract of an attack."""
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -97,8 +98,8 @@ class Attack(Described):
         raise NotImplementedError
 
     def costs(self, victim: Victim) -> Costs:
-        """The passes of a round."""
-        raise NotImplementedError
+        """The passes of a round; by default one there and one back for each of `steps`."""
+        return Costs(getattr(self, "steps", None) or 1, forward=1, backward=1)
 
     def craft(self, victim: Victim, x, y, ids, seed):
         """Adversarial images for training; graph code. By default, those of all rounds one after another."""
@@ -111,6 +112,20 @@ class Attack(Described):
 
     def check_victim(self, victim: Victim) -> None:
         """Raises `NotApplicable` or `InputError` if this attack cannot be run on this victim."""
+
+    def __init_subclass__(cls, **kwargs):
+        """Accepts `attempt`, the former name of `run_round`, for one more version."""
+        super().__init_subclass__(**kwargs)
+        if "attempt" in vars(cls):
+            renamed = "The method `attempt` of an attack is now called `run_round`. Rename it in"
+            warnings.warn(f"{renamed} {cls.__name__}.", DeprecationWarning, stacklevel=2)
+            setattr(cls, "run_round", vars(cls)["attempt"])  # noqa: B010
+
+    @property
+    def aim(self) -> float:
+        """The former name of `loss_sign`."""
+        warnings.warn("`aim` is now called `loss_sign`.", DeprecationWarning, stacklevel=2)
+        return self.loss_sign
 
     @property
     def loss_sign(self) -> float:
