@@ -261,7 +261,7 @@ class MarginCrossentropy(keras.losses.Loss):
         """
         head = _only_head(model_or_layer)
         loss = cls(margin, head.scale, **{"form": "angle" if head.angular else "cosine"} | kwargs)
-        loss._check_origin(head.origin())
+        loss._check_origin(head._origin())
         loss._check_classes(head.units)
         return loss
 

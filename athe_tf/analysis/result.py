@@ -20,8 +20,10 @@ argument = functools.partial(option, flag=False)
 class Picture:
     """What can be drawn with a caption: the result of one model, or of several."""
 
-    #: The result of each model in the picture.
-    results: Sequence["AnalysisResult"]
+    @property
+    def results(self) -> Sequence["AnalysisResult"]:
+        """The result of each model in the picture."""
+        raise NotImplementedError
 
     @property
     def caption(self) -> str:
@@ -151,7 +153,7 @@ class AnalysisResult(Picture):
         return cls.analysis
 
     @property
-    def results(self):  # type: ignore[override]  # nobody sets it
+    def results(self):
         """This result only."""
         return [self]
 
@@ -223,8 +225,13 @@ class Comparison(Picture):
                 f"Models can be compared only under the same settings. '{first[0]}' and '{model}' differ in: "
                 f"{', '.join(differing)}.",
             )
-        self.results = list(results)
+        self._results = list(results)
         self.analysis = kinds[0]
+
+    @property
+    def results(self):
+        """The result of each model."""
+        return self._results
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""

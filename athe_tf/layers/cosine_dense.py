@@ -197,10 +197,10 @@ class CosineDense(keras.layers.Layer):
 
     def _with_origin(self, logits):
         """The same logits, with a note for the loss about the head that they come from."""
-        attach(logits, _HEAD, self.origin())
+        attach(logits, _HEAD, self._origin())
         return logits
 
-    def origin(self) -> LogitsOrigin:
+    def _origin(self) -> LogitsOrigin:
         """What a loss must know about this head."""
         cosines = self.normalize_features and self.normalize_weights
         return LogitsOrigin(self.name, self.scale, self.angular, cosines)

@@ -10,13 +10,8 @@ from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_option
 
 
-class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    def get_config(self):
-        return dict(vars(self))
-
-
 @keras.saving.register_keras_serializable(package="athe_tf")
-class Piecewise(_Schedule):
+class Piecewise(keras.optimizers.schedules.LearningRateSchedule):
     """`rate`, multiplied by `factor` at every step of `drops`.
 
     Example:
@@ -39,9 +34,12 @@ class Piecewise(_Schedule):
         passed = sum(tf.cast(step >= drop, tf.float32) for drop in self.drops)
         return self.rate * tf.pow(float(self.factor), passed)
 
+    def get_config(self):
+        return {"rate": self.rate, "drops": self.drops, "factor": self.factor}
+
 
 @keras.saving.register_keras_serializable(package="athe_tf")
-class Cosine(_Schedule):
+class Cosine(keras.optimizers.schedules.LearningRateSchedule):
     """`rate * (1 + cos(pi * step / steps)) / 2`.
 
     Example:
@@ -57,9 +55,12 @@ class Cosine(_Schedule):
         done = tf.minimum(tf.cast(step, tf.float32) / self.steps, 1.0)
         return 0.5 * self.rate * (1.0 + tf.cos(math.pi * done))
 
+    def get_config(self):
+        return {"rate": self.rate, "steps": self.steps}
+
 
 @keras.saving.register_keras_serializable(package="athe_tf")
-class Cyclic(_Schedule):
+class Cyclic(keras.optimizers.schedules.LearningRateSchedule):
     """A triangle: from 0 up to `rate` at the fraction `peak` of the steps, and down to 0 (FastAT).
 
     Example:
@@ -75,6 +76,9 @@ class Cyclic(_Schedule):
     def __call__(self, step):
         done = tf.minimum(tf.cast(step, tf.float32) / self.steps, 1.0)
         return self.rate * tf.minimum(done / self.peak, (1.0 - done) / (1.0 - self.peak))
+
+    def get_config(self):
+        return {"rate": self.rate, "steps": self.steps, "peak": self.peak}
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")
