@@ -237,9 +237,7 @@ class MarginCrossentropy(keras.losses.Loss):
             f"`label_smoothing` must lie in [0, 1). Received: label_smoothing={label_smoothing}.",
         )
         self.margin = _checked_margin(margin, form)
-        self.scale = scale
-        self.label_smoothing = label_smoothing
-        self.form = form
+        self.scale, self.label_smoothing, self.form = scale, label_smoothing, form
 
     @classmethod
     def for_head(
@@ -263,11 +261,7 @@ class MarginCrossentropy(keras.losses.Loss):
         """
         head = _only_head(model_or_layer)
         loss = cls(margin, head.scale, **{"form": "angle" if head.angular else "cosine"} | kwargs)
-        loss._check_origin(
-            LogitsOrigin(
-                head.name, head.scale, head.angular, head.normalize_features and head.normalize_weights
-            )
-        )
+        loss._check_origin(head._origin())
         loss._check_classes(head.units)
         return loss
 
@@ -328,12 +322,8 @@ class MarginCrossentropy(keras.losses.Loss):
         )
 
     def get_config(self):
-        return super().get_config() | {
-            "margin": self.margin,
-            "scale": self.scale,
-            "label_smoothing": self.label_smoothing,
-            "form": self.form,
-        }
+        own = {name: getattr(self, name) for name in ("margin", "scale", "label_smoothing", "form")}
+        return super().get_config() | own
 
 
 def _checked_margin(margin: Any, form: str) -> float | list[float]:

@@ -17,8 +17,7 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks
-from athe_tf.attacks.engine.driver import map_batches
-from athe_tf.attacks.engine.parallel import stream_count
+from athe_tf.attacks.engine.driver import map_batches, stream_count
 from athe_tf.programs.workdir import find_model
 from athe_tf.saving.keras_file import load_model
 

@@ -20,8 +20,8 @@ JSON files.
 | `decision_map.py` | which classes lie around an image? | |
 
 Each of these files has one class: what the analysis shows and needs, its options, how it is computed and
-drawn; its function is made of it. `registry.py` lists them, `result.py` is the base of all, `subject.py` has
-a model with its images and attack, and makes the functions, `files.py` reads and writes results, `drawing.py`
+drawn; its function is made of it. `registry.py` lists them, and reads and writes their results, `result.py`
+is the base of all, `subject.py` has a model with its images and attack, and makes the functions, `drawing.py`
 has colors and figures, `weights.py` gradients and Hessian-vector products. TensorFlow is imported only by
 what is computed, and matplotlib only by `plot`.
 """

@@ -3,7 +3,6 @@ from .attack_steps import AttackSteps, TrainingSteps, attack_steps, training_ste
 from .attack_with_fn import AttackWithFN, attack_with_fn
 from .class_bias import ClassBias, class_bias
 from .decision_map import DecisionMap, decision_map
-from .files import read, write
 from .fn_direction import FNDirection, PlaneDirections, fn_direction, plane_directions
 from .gradient_ratio import GradientRatio, gradient_ratio
 from .gradient_scattering import GradientScattering, gradient_scattering
@@ -11,7 +10,7 @@ from .hessian import Hessian, hessian
 from .landscape import Landscape, landscape
 from .linearity import Linearity, linearity
 from .perturbations import Perturbations, perturbations
-from .registry import ANALYSES
+from .registry import ANALYSES, read, write
 from .result import AnalysisResult, Comparison, compare
 from .subject import AnalysisOptions
 

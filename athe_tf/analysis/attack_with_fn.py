@@ -48,7 +48,7 @@ class AttackWithFN(AnalysisResult):
         Reference:
             Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, Table 7.
         """
-        from athe_tf.attacks.feature_norm import FeatureNormPGD
+        from athe_tf.attacks.feature import FeatureNormPGD
         from athe_tf.attacks.gradient import PGD
 
         threat, step_size = subject.attack.threat, subject.attack.step_size

@@ -89,15 +89,11 @@ class ClassBias(AnalysisResult):
             drawing.category_ticks(ax, self.class_names)
 
     def _draw_equal_lengths(self, ax, series: int, count: int) -> None:
-        ax.plot(
-            drawing.bar_places(len(self.norms), series, count),
-            100 * self.labels_unit_weights / self.images,
-            linestyle="",
-            marker=drawing.MARKERS[series % len(drawing.MARKERS)],
-            markerfacecolor="white",
-            markeredgecolor=drawing.INK,
-            label=f"{self.model}, equal lengths",
-        )
+        shares, places = 100 * self.labels_unit_weights / self.images, drawing.bar_places
+        marker = {"marker": drawing.MARKERS[series % len(drawing.MARKERS)], "markerfacecolor": "white"}
+        style = {**marker, "markeredgecolor": drawing.INK, "linestyle": ""}
+        label = f"{self.model}, equal lengths"
+        ax.plot(places(len(self.norms), series, count), shares, label=label, **style)
 
 
 def _wrong_labels(subject: Subject, against: "Victim") -> np.ndarray:

@@ -1,6 +1,5 @@
 """Figures, and the colours of the report, for matplotlib."""
 
-import itertools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -59,11 +58,6 @@ def line_style(series: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def bar_style(series: int) -> dict[str, Any]:
-    """Colour and hatching of bars."""
-    return {"color": color(series), "hatch": HATCHES[series % len(HATCHES)], "edgecolor": "white"}
-
-
 def pixel_unit(norm: str) -> tuple[float, str]:
     """The factor by which pictures show lengths of perturbations, and its text for the title of an axis."""
     return (255.0, "1/255") if norm == "linf" else (1.0, f"{norm} norm, pixels in [0, 1]")
@@ -77,8 +71,8 @@ def from_zero(ax) -> None:
 
 def bars(ax, values, series: int, count: int, label: str) -> None:
     """Bars of one of `count` series, side by side at 0, 1, 2, ..."""
-    width = 0.8 / count
-    ax.bar(bar_places(len(values), series, count), values, width, label=label, **bar_style(series))
+    style = {"color": color(series), "hatch": HATCHES[series % len(HATCHES)], "edgecolor": "white"}
+    ax.bar(bar_places(len(values), series, count), values, 0.8 / count, label=label, **style)
 
 
 def bar_places(bars: int, series: int, count: int) -> list[float]:
@@ -88,15 +82,8 @@ def bar_places(bars: int, series: int, count: int) -> list[float]:
 
 def histogram(ax, values, bins, series: int, label: str, dashed: bool = False) -> None:
     """The outline of a histogram; in grey, models differ in its width."""
-    ax.hist(
-        values,
-        bins,
-        histtype="step",
-        color=color(series),
-        linewidth=(3.0, 1.4, 2.2, 0.9)[series % 4],
-        linestyle=DASHED if dashed else "-",
-        label=label,
-    )
+    style = {"linewidth": (3.0, 1.4, 2.2, 0.9)[series % 4], "linestyle": DASHED if dashed else "-"}
+    ax.hist(values, bins, histtype="step", color=color(series), label=label, **style)
 
 
 def category_ticks(ax, names: Sequence[str]) -> None:
@@ -125,7 +112,7 @@ def finish(ax, xlabel: str, ylabel: str, title: str = "") -> None:
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     # matplotlib has lines before bars.
-    entries = sorted(zip(*ax.get_legend_handles_labels(), strict=True), key=lambda pair: not _is_bar(pair[0]))
+    entries = sorted(zip(*ax.get_legend_handles_labels(), strict=True), key=_bars_first)
     if entries:
         short = max(len(label) for _, label in entries) < 20
         # Above the panel, where it hides nothing.
@@ -135,8 +122,8 @@ def finish(ax, xlabel: str, ylabel: str, title: str = "") -> None:
         )  # fmt: skip
 
 
-def _is_bar(handle) -> bool:
-    return hasattr(handle, "patches")
+def _bars_first(pair) -> bool:
+    return not hasattr(pair[0], "patches")
 
 
 def plot(results: Sequence, ax, caption: str, projection: str = FLAT):
@@ -156,7 +143,8 @@ def new_axes(result, panels: int, caption: str, projection: str) -> list:
     width, height = result.size
     columns = min(panels, 3)
     rows = -(-panels // columns)
-    lines = _wrapped(caption, int(width * columns * CHARACTERS_PER_INCH))
+    wrap = textwrap.TextWrapper(int(width * columns * CHARACTERS_PER_INCH), break_on_hyphens=False).wrap
+    lines = [part for line in caption.splitlines() for part in wrap(line)]
     below = LINE_HEIGHT * (len(lines) + 1)
     total = height * rows + below
     figure = pyplot().figure(figsize=(width * columns, total), dpi=100, layout="constrained")
@@ -168,12 +156,6 @@ def new_axes(result, panels: int, caption: str, projection: str) -> list:
     for unused in axes[panels:]:
         unused.remove()
     return axes[:panels]
-
-
-def _wrapped(caption: str, width: int) -> list[str]:
-    """The lines of a caption, broken where they are too long."""
-    lines = (textwrap.wrap(line, width, break_on_hyphens=False) for line in caption.splitlines())
-    return list(itertools.chain.from_iterable(lines))
 
 
 def _given(ax, needed: int) -> list:

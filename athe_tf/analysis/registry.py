@@ -1,4 +1,12 @@
-"""The analyses by name; readable without TensorFlow. A new one is one new file and one entry here."""
+"""The analyses by name, and their JSON files; readable without TensorFlow.
+
+A new analysis is one new file and one entry here.
+"""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 from athe_tf.analysis.angles import Angles
 from athe_tf.analysis.attack_steps import AttackSteps, TrainingSteps
@@ -12,7 +20,9 @@ from athe_tf.analysis.hessian import Hessian
 from athe_tf.analysis.landscape import Landscape
 from athe_tf.analysis.linearity import Linearity
 from athe_tf.analysis.perturbations import Perturbations
-from athe_tf.analysis.result import AnalysisResult
+from athe_tf.analysis.result import AnalysisResult, Comparison, Picture
+from athe_tf.utils.errors import InputError, first_line
+from athe_tf.utils.files import write_text
 
 #: From the name of each analysis of one model to its class.
 ANALYSES: dict[str, type[AnalysisResult]] = {
@@ -26,3 +36,85 @@ ANALYSES: dict[str, type[AnalysisResult]] = {
 RUN_ANALYSES: dict[str, type[AnalysisResult]] = {"training_steps": TrainingSteps}
 #: All of them.
 ALL_ANALYSES = ANALYSES | RUN_ANALYSES
+
+
+def read(path) -> AnalysisResult | Comparison:
+    """Reads the file of an analysis, to draw it again.
+
+    Example:
+
+    >>> result = athe_tf.analysis.linearity(model, (x, y), attack, epsilons=(0.1,))
+    >>> athe_tf.analysis.write("linearity.json", result)
+    >>> axes = athe_tf.analysis.read("linearity.json").plot()
+
+    Args:
+        path: The JSON file.
+    """
+    results = [from_entry(entry) for entry in read_content(path)["models"]]
+    return results[0] if len(results) == 1 else Comparison(results)
+
+
+def write(
+    path, result: Picture, identities: Sequence[dict | None] = (), pictures: Sequence[str] = ()
+) -> None:
+    """Writes the result of one model, or of several, to a JSON file.
+
+    Example:
+
+    >>> result = athe_tf.analysis.linearity(model, (x, y), attack, epsilons=(0.1,))
+    >>> athe_tf.analysis.write("linearity.json", result)
+
+    Args:
+        path: The JSON file, which is replaced atomically.
+        result: What an analysis or `compare` returned.
+        identities: For each model, what its result depends on. Defaults to nothing.
+        pictures: The names of the pictures in the same folder. Defaults to none.
+    """
+    entries = [one.to_dict() for one in result.results]
+    for entry, identity in zip(entries, identities, strict=False):
+        entry["identity"] = identity
+    content = {
+        "athe_tf": "analysis",
+        "analysis": result.results[0].analysis,
+        "summary": result.results[0].summary,
+        "caption": result.caption,
+        "pictures": list(pictures),
+        "models": entries,
+    }
+    write_text(path, _json(content))
+
+
+def _json(content: dict[str, Any]) -> str:
+    """JSON with a line per entry, and a line per model: arrays of images have many numbers."""
+    models = ",\n".join(f"  {json.dumps(entry, allow_nan=False)}" for entry in content["models"])
+    others = [f" {json.dumps(key)}: {json.dumps(content[key])}" for key in content if key != "models"]
+    return "{\n" + ",\n".join([*others, f' "models": [\n{models}\n ]']) + "\n}\n"
+
+
+def read_content(path) -> dict[str, Any]:
+    """The content of a file, with at least one model; raises `InputError` if it is not of an analysis."""
+    path = pathlib.Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        known = content["athe_tf"] == "analysis" and content["analysis"] in ALL_ANALYSES
+        entries = content["models"]
+        if not (known and entries and all(one["analysis"] == content["analysis"] for one in entries)):
+            raise ValueError("it does not name an analysis and its models")
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {first_line(error)}.") from error
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise InputError(
+            f"'{path}' is not the file of an analysis: {error}. Give one that athe_tf.analysis.write wrote."
+        ) from error
+    return content
+
+
+def from_entry(entry: dict[str, Any]) -> AnalysisResult:
+    """The result of one model from its plain values."""
+    kind = ALL_ANALYSES[entry["analysis"]]
+    try:
+        return kind.from_dict(entry)
+    except (ValueError, TypeError, LookupError) as error:
+        raise InputError(
+            f"These are not the values of {entry['analysis']}: {error!r}. Run the analysis again."
+        ) from error

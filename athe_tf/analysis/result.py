@@ -174,7 +174,9 @@ class AnalysisResult(Picture):
 
     def numbers_text(self, sign: str) -> str:
         """The key numbers, each as its name, the sign and its value."""
-        return ", ".join(_number_text(name, sign, value) for name, value in self.key_numbers.items())
+        # The unit of a name such as `accuracy (%)` comes after the value.
+        named = [(name.removesuffix(" (%)"), name, value) for name, value in self.key_numbers.items()]
+        return ", ".join(f"{a}{sign}{value:.3g}{'' if a == name else ' %'}" for a, name, value in named)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
@@ -214,8 +216,15 @@ class Comparison(Picture):
             len(kinds) == 1,
             f"Only results of the same analysis can be compared. Received: {', '.join(kinds)}.",
         )
-        for result in results[1:]:
-            _check_same_settings(results[0], result)
+        first, *others = [(result.model, result.settings | {"images": result.images}) for result in results]
+        for model, settings in others:
+            names = sorted(settings.keys() | first[1].keys())
+            differing = [name for name in names if settings.get(name) != first[1].get(name)]
+            check(
+                not differing,
+                f"Models can be compared only under the same settings. '{first[0]}' and '{model}' differ in: "
+                f"{', '.join(differing)}.",
+            )
         self._results = list(results)
         self.analysis = kinds[0]
 
@@ -234,23 +243,6 @@ class Comparison(Picture):
 
 # The verb for it.
 compare = Comparison
-
-
-def _number_text(name: str, sign: str, value: float) -> str:
-    """A number with its name; the unit of a name such as `accuracy (%)` comes after the value."""
-    plain = name.removesuffix(" (%)")
-    return f"{plain}{sign}{value:.3g}{' %' if plain != name else ''}"
-
-
-def _check_same_settings(first: AnalysisResult, other: AnalysisResult) -> None:
-    a = first.settings | {"images": first.images}
-    b = other.settings | {"images": other.images}
-    differing = sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
-    check(
-        not differing,
-        f"Models can be compared only under the same settings. '{first.model}' and '{other.model}' differ "
-        f"in: {', '.join(differing)}.",
-    )
 
 
 def _plain(value):

@@ -6,15 +6,13 @@ adversarial images, or `run` it for the outcome of each image.
 
 | file | attacks |
 |---|---|
-| `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`: iterated gradient ascent |
-| `feature_norm.py` | `fn-pgd`: PGD through normalized features |
-| `scale_sweep.py` | `pgd-scale-sweep`: PGD at many logit scales |
-| `multitargeted.py` | `multitargeted`: PGD towards every wrong class |
-| `feature.py` | `feature`: PGD towards the features of images of other classes |
+| `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`, `pgd-scale-sweep`: gradient ascent |
+| `targets.py` | `multitargeted`: PGD towards every wrong class |
+| `feature.py` | `feature`, `fn-pgd`: PGD towards the features of other images, or through normalized ones |
 | `apgd.py`, `apgd_steps.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |
 | `constraint_relaxation.py` | `cr`: a strong attack with few passes, at any logit scale |
 | `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the smallest norm |
-| `ddn.py`, `fmn.py` | `ddn`, `fmn`: the smallest norm, by a radius that moves |
+| `moving_radius.py` | `ddn`, `fmn`: the smallest norm, by a radius that moves |
 | `epsilon_search.py` | `epsilon-search`: the smallest norm, by any attack with a fixed radius |
 | `square.py` | `square`: random search over patches, from logits |
 | `autoattack.py` | `autoattack` and its versions and profiles: APGD, FAB and Square in a cascade |
@@ -25,12 +23,12 @@ adversarial images, or `run` it for the outcome of each image.
 | `local_linearity.py` | not an attack: the search of LLR training |
 | `transfer.py` | not an attack: images made on one model, tested on others |
 
-What families share: `gradient_attack.py`, `minimum_norm.py`, `moving_radius.py`, `black_box.py`,
-`cascade.py`, `targets.py`, `losses.py` (what is maximized) and `box_projection.py`. The machinery is in
+What families share: `gradient_attack.py`, `minimum_norm.py`, `black_box.py`, `cascade.py`,
+`targets.py`, `losses.py` (what is maximized) and `box_projection.py`. The machinery is in
 `engine/`: `attack.py` (the contract), `arguments.py` (`repr` and settings), `victim.py` (what an attack sees
 of a model), `loop.py` (a loop whose batch shrinks, and which counts passes), `driver.py` (runs an attack over
 a set of images), `schedule.py` (special orders of rounds), `results.py`, `attack_state.py` (the state of a
-run in a file), `gradients.py`, `adam.py`, `parallel.py` and `model_checks.py`. The ball is in
+run in a file), `gradients.py` and `model_checks.py`. The ball is in
 `athe_tf/threat.py`. A new attack is one new file and one entry in `registry.py`.
 """
 

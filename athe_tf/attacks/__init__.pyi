@@ -2,7 +2,6 @@ from .apgd import APGD, APGDDLR, APGDT
 from .autoattack import AutoAttack
 from .carlini_wagner import CWL2
 from .constraint_relaxation import ConstraintRelaxation
-from .ddn import DDN
 from .deepfool import DeepFool
 from .engine.attack import Attack
 from .engine.results import AttackResult, RoundResult
@@ -10,19 +9,17 @@ from .engine.victim import Victim, victim
 from .epsilon_search import EpsilonSearch
 from .estimated_gradient import NES, SPSA
 from .fab import FAB, TargetedFAB
-from .feature import FeatureAttack
-from .feature_norm import FeatureNormPGD
-from .fmn import FMN
-from .gradient import BIM, FGSM, MIM, PGD, AdaptivePGD, CWLinf
+from .feature import FeatureAttack, FeatureNormPGD
+from .gradient import BIM, FGSM, MIM, PGD, AdaptivePGD, CWLinf, ScaleSweepPGD
 from .gradient_attack import IterativeAttack
 from .local_linearity import LocalLinearity
-from .multitargeted import MultiTargeted
+from .moving_radius import DDN, FMN
 from .rays import RayS
 from .registry import ATTACKS, get, parse_name
-from .scale_sweep import ScaleSweepPGD
 from .spatial import Spatial
 from .square import Square
 from .swift import Swift
+from .targets import MultiTargeted
 from .transfer import transfer_matrix
 from .zoo import ZOO
 

@@ -90,9 +90,7 @@ class APGD(GradientAttack):
         check_at_least(1, eot_samples=eot_samples, steps=steps)
         if larger_epsilon and not self.threat.sparse:
             raise InputError(f"`larger_epsilon` is a schedule for norm='l1'. Received: norm={norm!r}.")
-        self.steps = int(steps)
-        self.larger_epsilon = larger_epsilon
-        self.eot_samples = int(eot_samples)
+        self.steps, self.larger_epsilon, self.eot_samples = int(steps), larger_epsilon, int(eot_samples)
 
     def stages(self) -> list[tuple[ThreatModel, int]]:
         """The balls that are climbed one after another, and the steps in each."""
@@ -220,10 +218,8 @@ class APGDT(TargetRounds, APGD):
     >>> result = attack.run(model, x, y)
 
     Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
         n_targets: Number of classes that are tried, at most all wrong ones. Defaults to 9.
-        **kwargs: `steps` (100), `restarts` (1) and `larger_epsilon`, as in `APGD`.
+        **kwargs: `epsilon`, `norm`, `steps` (100), `restarts` (1) and `larger_epsilon`, as in `APGD`.
     """
 
     name = "apgd-t"

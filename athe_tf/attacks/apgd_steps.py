@@ -59,8 +59,7 @@ class StepPolicy:
     """
 
     def __init__(self, threat: ThreatModel, steps: int):
-        self.threat = threat
-        self.steps = steps
+        self.threat, self.steps = threat, steps
 
     def start(self, x, ids, seed):
         """A random point, before its projection."""

@@ -73,8 +73,7 @@ class AutoAttack(Cascade):
         profile: str = "full",
     ):
         super().__init__(epsilon, norm)
-        self.version = version
-        self.profile = profile
+        self.version, self.profile = version, profile
         check_choice("version", self.version, (*VERSIONS, "custom"))
         check_choice("profile", self.profile, PROFILES)
         if (attacks is not None) != (self.version == "custom"):

@@ -4,9 +4,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.arguments import check_at_least, check_positive
-from athe_tf.attacks.engine.gradients import gradient_of
+from athe_tf.attacks.engine.gradients import Adam, gradient_of
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
@@ -101,11 +100,8 @@ class CWL2(MinimumNormAttack):
         check_at_least(1, search_steps=search_steps, restarts=restarts)
         check_positive(initial_c=initial_c, learning_rate=learning_rate)
         check_at_least(0, confidence=confidence)
-        self.search_steps = int(search_steps)
-        self.initial_c = initial_c
-        self.learning_rate = learning_rate
-        self.confidence = confidence
-        self.restarts = int(restarts)
+        self.search_steps, self.initial_c, self.learning_rate = int(search_steps), initial_c, learning_rate
+        self.confidence, self.restarts = confidence, int(restarts)
 
     def costs(self, victim: Victim) -> Costs:
         steps = self.search_steps * self.steps
@@ -134,20 +130,10 @@ class CWL2(MinimumNormAttack):
         zero = tf.cast(count, tf.float32)
         never = zero + float("inf")
         return Search(
-            offset=start,
-            adam=Adam(zeros, zeros),
-            rate=zero + 1.0,
-            iteration=count,
-            lowest=never,
-            milestone=never,
-            found=count > 0,
-            c=zero + self.initial_c,
-            too_small=zero,
-            large_enough=never,
-            runs=count,
-            nearest=x,
-            length=never,
-        )
+            offset=start, adam=Adam(zeros, zeros), rate=zero + 1.0, iteration=count, lowest=never,
+            milestone=never, found=count > 0, c=zero + self.initial_c, too_small=zero, large_enough=never,
+            runs=count, nearest=x, length=never,
+        )  # fmt: skip
 
     def _iterate(self, victim: Victim, search: Search, images, labels, origin) -> tuple:
         """One evaluation, and one step of Adam: `(search, non-finite gradients, questions to the judge)`."""

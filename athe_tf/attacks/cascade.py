@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from athe_tf.attacks.engine import model_checks
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.clean_facts import CleanFacts
 from athe_tf.attacks.engine.driver import clean_pass
-from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.results import AttackResult, CleanFacts
 from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim

@@ -55,12 +55,8 @@ class RelaxationSchedule(Schedule):
 
     def independent_rounds(self, victim: Victim, round_index: int) -> int:
         """The first start of all targets; then, for those that came close to one, all restarts."""
-        ends = (
-            1,
-            TARGET_ROUNDS,
-            TARGET_ROUNDS + self.attack.target_count(victim),
-            self.attack.rounds(victim),
-        )
+        targets, rounds = self.attack.target_count(victim), self.attack.rounds(victim)
+        ends = (1, TARGET_ROUNDS, TARGET_ROUNDS + targets, rounds)
         return next(end for end in ends if end > round_index) - round_index
 
     def eligible(self, victim: Victim, round_index: int, memory: np.ndarray) -> np.ndarray | None:
@@ -150,9 +146,7 @@ class ConstraintRelaxation(Attack):
         check_at_least(0, come_close=come_close)
         self.cycles = int(cycles)
         self.n_targets = n_targets if n_targets is None else int(n_targets)
-        self.restarts = int(restarts)
-        self.give_up = float(give_up)
-        self.come_close = float(come_close)
+        self.restarts, self.give_up, self.come_close = int(restarts), float(give_up), float(come_close)
 
     def check_victim(self, victim: Victim) -> None:
         self._class_count(victim)
@@ -310,14 +304,12 @@ class ConstraintRelaxation(Attack):
             distance = tf.where(tf.equal(step, JUDGED), distance, math.inf)
             search = search._replace(distance=tf.minimum(search.distance, distance))
             given_up = tf.equal(step, JUDGED) & (distance > self.give_up * share)
-            stepped = self._step(images, point, gradient, step, share)
-            stepped = tf.cond(
-                tf.equal(step, JUDGED),
-                lambda: self._perturbed(
-                    images, stepped, share, names, rng.fold(start_seed(rounds), cycle + 1)
-                ),
-                lambda: stepped,
-            )
+            moved = self._step(images, point, gradient, step, share)
+
+            def perturbed():
+                return self._perturbed(images, moved, share, names, rng.fold(start_seed(rounds), cycle + 1))
+
+            stepped = tf.cond(tf.equal(step, JUDGED), perturbed, lambda: moved)
             return self._stepped(search, stepped), search.success | given_up, bad, judged
 
         start = self._begin(self.threat.random_start(x, ids, start_seed(round_index)))

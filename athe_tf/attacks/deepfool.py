@@ -53,8 +53,7 @@ class DeepFool(MinimumNormAttack):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon)
         check_at_least(0, overshoot=overshoot)
         check_at_least(1, n_targets=n_targets)
-        self.overshoot = overshoot
-        self.n_targets = int(n_targets)
+        self.overshoot, self.n_targets = overshoot, int(n_targets)
 
     def costs(self, victim: Victim) -> Costs:
         boundaries = min(self.n_targets, (victim.num_classes or self.n_targets + 1) - 1)

@@ -62,9 +62,7 @@ class NES(BlackBoxAttack):
         check_positive(sigma=sigma)
         self.steps = int(steps)
         self.step_size = self.threat.epsilon / 4 if step_size is None else step_size
-        self.samples = int(samples)
-        self.sigma = sigma
-        self.chunk = int(chunk)
+        self.samples, self.sigma, self.chunk = int(samples), sigma, int(chunk)
 
     def costs(self, victim: Victim) -> Costs:
         return Costs(self.steps, forward=2 * self.samples + 1, after=0)
@@ -99,12 +97,11 @@ class NES(BlackBoxAttack):
                 pairs = tf.range(first, tf.minimum(first + pairs_at_once, self.samples))
                 return first + pairs_at_once, total + self._part(victim, images, labels, names, seed, pairs)
 
-            gradient = tf.while_loop(
-                lambda first, _: first < self.samples,
-                add_some_pairs,
-                (0, tf.zeros_like(images)),
-                parallel_iterations=1,
-            )[1]
+            def left(first, _):
+                return first < self.samples
+
+            loop = (0, tf.zeros_like(images))
+            gradient = tf.while_loop(left, add_some_pairs, loop, parallel_iterations=1)[1]
             return start + images_at_once, tf.concat([gradients, gradient], axis=0)
 
         shape = tf.TensorShape([None, *x.shape[1:]])

@@ -75,12 +75,8 @@ class FAB(MinimumNormAttack):
         check_at_least(1, restarts=restarts, eta=eta)
         check(0 <= alpha_max <= 1, f"`alpha_max` must lie in [0, 1]. Received: alpha_max={alpha_max}.")
         check(0 < beta < 1, f"`beta` must lie between 0 and 1. Received: beta={beta}.")
-        self.restarts = int(restarts)
-        self.alpha_max = alpha_max
-        self.eta = eta
-        self.beta = beta
-        self.reuse_passes = reuse_passes
-        self.stop_on_success = stop_on_success
+        self.restarts, self.alpha_max, self.eta = int(restarts), alpha_max, eta
+        self.beta, self.reuse_passes, self.stop_on_success = beta, reuse_passes, stop_on_success
 
     def split(self, victim: Victim, round_index):
         """`(rank of the target, 0 here; number of the restart)`."""

@@ -1,8 +1,9 @@
-"""Feature Attack: make an image look, to the last layer, like an image of another class."""
+"""PGD on features: towards those of another class (Feature Attack), or normalized (Table 7)."""
 
 import weakref
 from typing import NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -11,8 +12,9 @@ from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
+from athe_tf.layers.cosine_dense import CosineDense, unit_vectors
 from athe_tf.utils import rng
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.images_and_labels import checked_batch
 
 
@@ -48,14 +50,12 @@ class FeatureAttack(PGD):
     >>> result = attack.run(model, x[:4], y[:4])
 
     Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
         n_targets: Number of targets that are drawn for an image. Defaults to 500.
         pool: `(images, labels)` to draw from. By default the images that are attacked, as the reference
             does; give one to make the result for an image independent of the other images.
         steps: Defaults to 50.
         step_size: Defaults to `epsilon / 8`: 1/255 for 8/255.
-        **kwargs: `start` and `select`, as in `PGD`.
+        **kwargs: `epsilon`, `norm`, `start` and `select`, as in `PGD`.
 
     Reference:
         https://github.com/Line290/FeatureAttack; the defaults are those of its PyTorch program.
@@ -140,3 +140,51 @@ class FeatureAttack(PGD):
         features = source.features(x)
         logits = source.logits(x) if source.head is None else tf.cast(source.head(features), tf.float32)
         return tf.reshape(features, [tf.shape(x)[0], -1]), logits
+
+
+class FeatureNormPGD(PGD):
+    """PGD whose loss sees the logits of unit features, on a model that does not normalize them.
+
+    The length of the features cannot change the sign of a margin, so a gradient that changes the length is
+    wasted. The objective here is a loss of `W^T z / ||z|| + b` (Eq. 12 of the reference; the bias of
+    the head is kept): it turns the features and nothing else. Success is tested with the real logits.
+    With few steps it is the stronger attack (Table 7: PGD-2 leaves 33.75 % instead of 50.37 %).
+
+    Example:
+
+    >>> attack = FeatureNormPGD(epsilon=8 / 255, steps=2)         # athe_tf.attacks.get("fn-pgd-2", ...)
+    >>> result = attack.run(model, x, y)
+
+    Args:
+        logit_scale: The length of the features that the loss sees: a number s gives `s W^T z / ||z|| + b`.
+            `"model"` (default) is Eq. 12 as it stands, s = 1; for a `CosineDense` head its own scale.
+        **kwargs: Those of `PGD`.
+
+    Reference:
+        Pang et al., "Boosting Adversarial Training with Hypersphere Embedding", NeurIPS 2020, section 3.3.
+    """
+
+    name = "fn-pgd"
+
+    def check_victim(self, victim: Victim) -> None:
+        super().check_victim(victim)
+        victim.source.require_features("PGD through normalized features")
+        head = victim.source.require_head("PGD through normalized features")
+        linear = isinstance(head, keras.layers.Dense) and head.activation is keras.activations.linear
+        if not (linear or isinstance(head, CosineDense)):
+            raise NotApplicable(
+                "PGD through normalized features needs a last layer that is a linear Dense or a CosineDense. "
+                f"Received: {type(head).__name__} '{head.name}'."
+            )
+
+    def loss_logits(self, victim, x):
+        features, head = victim.source.features(x), victim.source.head
+        return self._of_unit_features(head, features), tf.cast(head(features), tf.float32)
+
+    def _of_unit_features(self, head, features):
+        unit = unit_vectors(features, axis=-1)
+        if self.logit_scale == "model":
+            return tf.cast(head(unit), tf.float32)
+        if isinstance(head, CosineDense):
+            return (self.logit_scale / head.scale) * head(unit)
+        return tf.cast(head(self.logit_scale * unit), tf.float32)

@@ -11,7 +11,7 @@ from athe_tf.attacks.engine.gradients import best_round, gradient_of, repeated
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.options import AttackOptions
+from athe_tf.attacks.registry import AttackOptions
 from athe_tf.utils import rng
 from athe_tf.utils.choices import check_logit_scale
 from athe_tf.utils.errors import check_choice
@@ -50,8 +50,7 @@ class GradientAttack(Attack):
         check_logit_scale(logit_scale)
         self.loss = loss
         self.loss_function = losses.get(loss) if isinstance(loss, str) else loss
-        self.logit_scale = logit_scale
-        self.restarts = int(restarts)
+        self.logit_scale, self.restarts = logit_scale, int(restarts)
 
     def check_victim(self, victim: Victim) -> None:
         if isinstance(self.loss, str):
@@ -161,8 +160,7 @@ class IterativeAttack(GradientAttack):
         super().__init__(epsilon, norm, loss, logit_scale, restarts, targeted)
         check_option(AttackOptions, "steps", steps)
         check_choice("select", select, SELECTIONS)
-        self.steps = int(steps)
-        self.select = select
+        self.steps, self.select = int(steps), select
 
     def initial_point(self, x, ids, seed):
         """Where a round starts: a point of the ball."""

@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.adam import Adam
-from athe_tf.attacks.engine.gradients import inner_product, input_gradient
+from athe_tf.attacks.engine.gradients import Adam, inner_product, input_gradient
 from athe_tf.attacks.gradient import PGD
 from athe_tf.utils.errors import InputError, check_choice
 
@@ -34,8 +33,6 @@ class LocalLinearity(PGD):
     >>> x_gamma = search(model, x, y)
 
     Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`. Defaults to `"linf"`.
         rule: `"sign"` (default) steps along the direction of steepest ascent; `"adam"` by Adam, with
             `step_size` its learning rate, as the released code.
         tangent_gradient: Whether the gradient of the tangent takes part in the ascent, as in the paper's
@@ -49,8 +46,7 @@ class LocalLinearity(PGD):
     def __init__(self, epsilon, norm="linf", *, rule: str = "sign", tangent_gradient: bool = True, **kwargs):
         super().__init__(epsilon, norm, **kwargs)
         check_choice("rule", rule, STEP_RULES)
-        self.rule = rule
-        self.tangent_gradient = tangent_gradient
+        self.rule, self.tangent_gradient = rule, tangent_gradient
 
     @classmethod
     def like(cls, attack, **options) -> "LocalLinearity":

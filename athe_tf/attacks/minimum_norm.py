@@ -38,8 +38,7 @@ class MinimumNormAttack(Attack):
     ):
         super().__init__(epsilon, norm, targeted)
         check_at_least(1, steps=steps)
-        self.steps = int(steps)
-        self.clip_to_epsilon = clip_to_epsilon
+        self.steps, self.clip_to_epsilon = int(steps), clip_to_epsilon
 
     def costs(self, victim: Victim) -> Costs:
         return Costs(self.steps, forward=1, backward=1, after=1 + self.clip_to_epsilon)

@@ -1,10 +1,11 @@
-"""What DDN and FMN share: gradient ascent in a ball that shrinks where it succeeds and grows elsewhere."""
+"""DDN and FMN: gradient ascent in a ball that shrinks where it succeeds and grows elsewhere."""
 
 import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from athe_tf.attacks import losses
 from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.gradients import gradient_of
 from athe_tf.attacks.engine.loop import shrinking_loop
@@ -14,6 +15,11 @@ from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.threat import TINY, per_example
 from athe_tf.utils.errors import check
 from athe_tf.utils.where import where_rows
+
+# The share by which the radius of FMN moves in the last step.
+LAST_GAMMA = 0.001
+# The linearized boundary is overshot by this share: rounding may stop exactly before it. Not in the paper.
+OVERSHOOT = 0.001
 
 
 class Walk(NamedTuple):
@@ -57,8 +63,7 @@ class MovingRadiusAttack(MinimumNormAttack):
         super().__init__(epsilon, norm, steps=steps, clip_to_epsilon=clip_to_epsilon, targeted=targeted)
         check(0 < gamma < 1, f"`gamma` must lie between 0 and 1. Received: gamma={gamma}.")
         check_positive(max_step_size=max_step_size)
-        self.gamma = gamma
-        self.max_step_size = max_step_size
+        self.gamma, self.max_step_size = gamma, max_step_size
 
     def objective(self, logits, labels):
         """What is climbed: one value per example."""
@@ -118,3 +123,88 @@ class MovingRadiusAttack(MinimumNormAttack):
         nearer = success & (norm < walk.norm)
         nearest = where_rows(nearer, x_adv, walk.nearest)
         return walk._replace(nearest=nearest, norm=tf.where(nearer, norm, walk.norm))
+
+
+class DDN(MovingRadiusAttack):
+    """Decoupled direction and norm (Rony et al., 2019): a minimum-norm attack in l2.
+
+    Every step follows the gradient of cross-entropy; then the perturbation is rescaled to a radius that
+    shrinks by `gamma` where the image was misclassified and grows by as much where it was not.
+
+    Example:
+
+    >>> result = DDN(epsilon=0.5, norm="l2").run(model, x, y)
+    >>> typical_distance = np.median(result.norm)
+
+    Args:
+        epsilon: Radius at which the images found are counted, in pixels of [0, 1].
+        norm: `"l2"`.
+        steps: Number of steps. Defaults to 100.
+        init_radius: The first radius. Defaults to 1.
+        gamma: By which share the radius moves. Defaults to 0.05.
+        max_step_size: Length of the first step; the last is a hundredth of it. Defaults to 1.
+        clip_to_epsilon: Test images beyond epsilon once more, projected back to it. Defaults to `False`.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
+
+    Reference: https://arxiv.org/abs/1811.09600
+    """
+
+    name = "ddn"
+    norms = ("l2",)
+
+    def __init__(self, epsilon, norm="l2", *, init_radius: float = 1.0, **kwargs):
+        super().__init__(epsilon, norm, **kwargs)
+        self.init_radius = self.first_radius = float(init_radius)
+
+    def objective(self, logits, labels):
+        return losses.ce(logits, labels)
+
+    def next_radius(self, i, walk, success, loss, gradient):
+        return walk.radius * tf.where(success, 1.0 - self.gamma, 1.0 + self.gamma)
+
+    def project_to_radius(self, delta, radius):
+        """Rescaled to the radius, also if it is shorter."""
+        return delta * radius / per_example(tf.maximum(self.threat.length(delta), TINY))
+
+
+class FMN(MovingRadiusAttack):
+    """The fast minimum-norm attack (Pintor et al., 2021), in linf, l2 and l1.
+
+    Every step follows the gradient of the margin, and is projected to a ball. Until an adversarial image is
+    found, its radius is the linearized distance to the boundary; then it shrinks by `gamma` where the image
+    was misclassified, never staying above the smallest norm so far, and grows by as much where it was not.
+    Step size and `gamma` fall like a cosine.
+
+    Example:
+
+    >>> result = FMN(epsilon=8 / 255).run(model, x, y)
+    >>> typical_distance = np.median(result.norm)
+
+    Args:
+        epsilon: Radius at which the images found are counted, in pixels of [0, 1].
+        norm: `"linf"` (default), `"l2"` or `"l1"`: what is minimized and counted.
+        steps: Number of steps. Defaults to 100.
+        gamma: By which share the radius moves in the first step; 0.001 in the last. Defaults to 0.05.
+        max_step_size: l2 length of the first step; the last is a hundredth of it. Defaults to 1.
+        clip_to_epsilon: Test images beyond epsilon once more, projected back to it. Defaults to `False`.
+        targeted: Take `y` as the classes to reach. Defaults to `False`.
+
+    Reference: https://arxiv.org/abs/2102.12827
+    """
+
+    name = "fmn"
+
+    def objective(self, logits, labels):
+        return losses.margin(logits, labels)
+
+    def next_radius(self, i, walk, success, loss, gradient):
+        gamma = self.annealed(i, self.gamma, LAST_GAMMA)
+        to_boundary = tf.abs(loss) / tf.maximum(self.threat.dual_length(gradient), TINY)
+        found = tf.math.is_finite(walk.norm)
+        first = (1.0 + OVERSHOOT) * (self.threat.length(walk.delta) + to_boundary)
+        larger = tf.where(found, walk.radius * (1.0 + gamma), first)
+        return tf.where(success, tf.minimum(walk.radius * (1.0 - gamma), walk.norm), larger)
+
+    def project_to_radius(self, delta, radius):
+        """The nearest perturbation inside the ball."""
+        return self.threat.project_perturbation(delta, radius)

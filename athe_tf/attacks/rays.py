@@ -77,8 +77,7 @@ class RayS(MinimumNormAttack):
         self.n_queries = query_budget(n_queries, least=2)
         super().__init__(epsilon, norm, steps=self.n_queries - 1)  # one query went to the clean image
         check_positive(tolerance=tolerance)
-        self.stop_on_success = stop_on_success
-        self.tolerance = tolerance
+        self.stop_on_success, self.tolerance = stop_on_success, tolerance
 
     def costs(self, victim: Victim) -> Costs:
         return Costs(self.steps, after=int(self.clip_to_epsilon))

@@ -1,10 +1,16 @@
-"""The attacks by name. Needs no TensorFlow, so that a typo is reported at once."""
+"""The attacks by name, and the options of the one inside training.
+
+Needs no TensorFlow, so that a typo is reported at once.
+"""
 
 import ast
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.options import option
 from athe_tf.utils.registry import Registry, is_import_path, unknown_name
 
 if TYPE_CHECKING:
@@ -12,48 +18,29 @@ if TYPE_CHECKING:
 
 #: The variants of AutoAttack by name, and the arguments that they stand for.
 PRESETS: dict[str, dict] = {
-    "autoattack-plus": {"version": "plus"},
-    "autoattack-rand": {"version": "rand"},
-    "autoattack-lite": {"profile": "lite"},
-    "autoattack-smoke": {"profile": "smoke"},
-}
+    "autoattack-plus": {"version": "plus"}, "autoattack-rand": {"version": "rand"},
+    "autoattack-lite": {"profile": "lite"}, "autoattack-smoke": {"profile": "smoke"},
+}  # fmt: skip
 
 ATTACKS = Registry(
     "attack",
     __package__,
     {
-        "fgsm": "gradient:FGSM",
-        "bim": "gradient:BIM",
-        "pgd": "gradient:PGD",
-        "mim": "gradient:MIM",
-        "cw-linf": "gradient:CWLinf",
-        "adaptive-pgd": "gradient:AdaptivePGD",
-        "fn-pgd": "feature_norm:FeatureNormPGD",
-        "pgd-scale-sweep": "scale_sweep:ScaleSweepPGD",
-        "multitargeted": "multitargeted:MultiTargeted",
-        "feature": "feature:FeatureAttack",
-        "apgd-ce": "apgd:APGD",
-        "apgd-dlr": "apgd:APGDDLR",
-        "apgd-t": "apgd:APGDT",
+        "fgsm": "gradient:FGSM", "bim": "gradient:BIM", "pgd": "gradient:PGD", "mim": "gradient:MIM",
+        "cw-linf": "gradient:CWLinf", "adaptive-pgd": "gradient:AdaptivePGD",
+        "fn-pgd": "feature:FeatureNormPGD", "pgd-scale-sweep": "gradient:ScaleSweepPGD",
+        "multitargeted": "targets:MultiTargeted", "feature": "feature:FeatureAttack",
+        "apgd-ce": "apgd:APGD", "apgd-dlr": "apgd:APGDDLR", "apgd-t": "apgd:APGDT",
         "cr": "constraint_relaxation:ConstraintRelaxation",
-        "deepfool": "deepfool:DeepFool",
-        "cw-l2": "carlini_wagner:CWL2",
-        "fab": "fab:FAB",
-        "fab-t": "fab:TargetedFAB",
-        "ddn": "ddn:DDN",
-        "fmn": "fmn:FMN",
-        "epsilon-search": "epsilon_search:EpsilonSearch",
-        "square": "square:Square",
-        "autoattack": "autoattack:AutoAttack",
-        **dict.fromkeys(PRESETS, "autoattack:AutoAttack"),
-        "swift": "swift:Swift",
-        "nes": "estimated_gradient:NES",
-        "spsa": "estimated_gradient:SPSA",
-        "zoo": "zoo:ZOO",
-        "rays": "rays:RayS",
-        "spatial": "spatial:Spatial",
+        "deepfool": "deepfool:DeepFool", "cw-l2": "carlini_wagner:CWL2",
+        "fab": "fab:FAB", "fab-t": "fab:TargetedFAB",
+        "ddn": "moving_radius:DDN", "fmn": "moving_radius:FMN",
+        "epsilon-search": "epsilon_search:EpsilonSearch", "square": "square:Square",
+        **dict.fromkeys(("autoattack", *PRESETS), "autoattack:AutoAttack"), "swift": "swift:Swift",
+        "nes": "estimated_gradient:NES", "spsa": "estimated_gradient:SPSA", "zoo": "zoo:ZOO",
+        "rays": "rays:RayS", "spatial": "spatial:Spatial",
     },
-)
+)  # fmt: skip
 
 _CALL = re.compile(r"(?P<name>[^()]+)\((?P<arguments>.*)\)", re.DOTALL)
 _NUMBERED = re.compile(r"(?P<base>.+?)-(?P<steps>\d+)(?:x(?P<restarts>\d+))?")
@@ -146,3 +133,18 @@ def get(name: str, **kwargs) -> "Attack":
         raise InputError(f"Invalid arguments for the attack '{name}': {error}.") from error
     attack.name = name
     return attack
+
+
+@dataclasses.dataclass(frozen=True)
+class AttackOptions:
+    """The attack inside training."""
+
+    norm: str = option("linf", "Norm of the threat model.", choices=NORMS)
+    epsilon: float = option(8 / 255, "Radius of the threat model in pixels of [0, 1], for example 8/255.")
+    step_size: float | None = option(None, "Length of a step, for epsilon. [the framework's]", above=0)
+    steps: int | None = option(None, "Attack steps. [the framework's: 10, or 1]", least=0)
+    start: str | None = option(None, "Start of the attack. [the framework's]", choices=STARTS)
+    restarts: int = option(1, "Attack restarts in training.", least=1)
+    logit_scale: str | float = option(
+        "model", "Scale of the logits that the attack sees: model, or a number."
+    )

@@ -101,9 +101,7 @@ class Spatial(BlackBoxAttack):
         valid = len(grid) == 3 and min(grid) >= 1
         check(valid, f"`grid` must be three positive numbers. Received: grid={grid}.")
         self.steps = None if steps is None else int(steps)
-        self.rotation = rotation
-        self.translation = translation
-        self.grid = tuple(grid)
+        self.rotation, self.translation, self.grid = rotation, translation, tuple(grid)
 
     def limits(self, shape) -> np.ndarray:
         """The largest moves `[down, right, degrees]` for images `[N, H, W, C]`."""

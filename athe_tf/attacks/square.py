@@ -82,9 +82,7 @@ class Square(BlackBoxAttack):
         check(0 < p_init <= 1, f"`p_init` must lie in (0, 1]. Received: p_init={p_init}.")
         check_at_least(1, restarts=restarts)
         self.n_queries = query_budget(n_queries, least=1)
-        self.p_init = p_init
-        self.rescale_schedule = rescale_schedule
-        self.restarts = int(restarts)
+        self.p_init, self.rescale_schedule, self.restarts = p_init, rescale_schedule, int(restarts)
         self.shared_window = shared_window
 
     def search(self, victim: Victim, x, y, ids, seed):

@@ -92,18 +92,12 @@ class Swift(Cascade):
     ):
         super().__init__(epsilon, norm)
         check_at_least(0, come_close=come_close)
-        self.come_close = float(come_close)
-        self.n_targets = int(n_targets)
-        self.detector_queries = int(detector_queries)
-        self.n_queries = int(n_queries)
-        self.compose(
-            [
-                ConstraintRelaxation(epsilon, norm),
-                APGDT(epsilon, norm, n_targets=n_targets),
-                SquareDetector(epsilon, norm, n_queries=detector_queries),
-                Square(epsilon, norm, n_queries=n_queries),
-            ]
-        )
+        self.come_close, self.n_targets = float(come_close), int(n_targets)
+        self.detector_queries, self.n_queries = int(detector_queries), int(n_queries)
+        detector = SquareDetector(epsilon, norm, n_queries=detector_queries)
+        square = Square(epsilon, norm, n_queries=n_queries)
+        targeted = APGDT(epsilon, norm, n_targets=n_targets)
+        self.compose([ConstraintRelaxation(epsilon, norm), targeted, detector, square])
 
     def craft(self, victim: Victim, x, y, ids, seed):
         """The short form, for validation: `cr` with one start per target, without the other stages."""

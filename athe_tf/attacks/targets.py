@@ -1,12 +1,15 @@
-"""Classes to reach, ranked by the clean logits; for attacks that try one after another."""
+"""Classes to reach, ranked by the clean logits; for attacks that try one after another, and PGD on all."""
 
 import tensorflow as tf
 
+from athe_tf.attacks import losses
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.gradient import PGD
 from athe_tf.utils import rng
+from athe_tf.utils.errors import InputError
 
 
 def ranked_target(clean_logits, y, rank):
@@ -74,3 +77,40 @@ class TargetRounds(Attack):
     def round_seed(self, victim: Victim, seed, round_index):
         """The seed of a target and a restart, not of a round: more targets do not change earlier starts."""
         return rng.fold(seed, *self.split(victim, round_index))
+
+
+class MultiTargeted(TargetRounds, PGD):
+    """PGD towards each wrong class in turn, on the difference of two logits (Gowal et al., 2019).
+
+    `z_t - z_y` has no competitors: while the margin follows the leading class, and may hop between two of
+    them, every target here gets all the steps. It does not depend on the logit scale. Any misclassification
+    counts as success.
+
+    A round is one target and one restart; the likeliest targets, by clean logit, come first, so most images
+    need one round. In training the call returns, of all rounds, the image with the largest margin.
+
+    Example:
+
+    >>> attack = MultiTargeted(epsilon=8 / 255, steps=20, n_targets=4)
+    >>> result = attack.run(model, x, y)
+
+    Args:
+        n_targets: Number of wrong classes that are targets; all of them by default.
+        **kwargs: `epsilon`, `norm`, `steps` (20), `step_size` (`epsilon / 4`), `start`, `restarts`, `select`:
+            as in `PGD`.
+
+    Reference: https://arxiv.org/abs/1910.09338
+    """
+
+    name = "multitargeted"
+    depends_on_scale = False
+
+    def __init__(self, epsilon, norm="linf", *, n_targets: int | None = None, **kwargs):
+        super().__init__(epsilon, norm, n_targets=n_targets, loss=losses.gap, targeted=False, **kwargs)
+
+    def check_victim(self, victim: Victim) -> None:
+        if self.n_targets is None and victim.num_classes is None:
+            raise InputError(
+                "MultiTargeted attacks towards every wrong class, and the number of classes of "
+                f"'{victim.name}' is unknown. Use athe_tf.victim(model, num_classes=...), or set `n_targets`."
+            )

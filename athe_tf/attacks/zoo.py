@@ -5,8 +5,8 @@ import math
 import tensorflow as tf
 
 from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
-from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.arguments import check_positive
+from athe_tf.attacks.engine.gradients import Adam
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs
 from athe_tf.attacks.engine.victim import Victim
@@ -82,9 +82,7 @@ class ZOO(BlackBoxAttack):
         check_choice("mode", mode, MODES)
         check_positive(sigma=sigma)
         self.n_queries = query_budget(n_queries, least=1 + MOST_QUERIES_PER_UPDATE)
-        self.mode = mode
-        self.sigma = sigma
-        self.learning_rate = learning_rate
+        self.mode, self.sigma, self.learning_rate = mode, sigma, learning_rate
         self.constant = constant
 
     def costs(self, victim: Victim) -> Costs:

@@ -7,9 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.clean_facts import CleanFacts
 from athe_tf.attacks.engine.model_checks import zero_gradients
-from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.results import AttackResult, CleanFacts
 from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation import model_diagnosis

@@ -146,16 +146,10 @@ class BatchNorm(keras.layers.BatchNormalization):
         return y
 
     def _fused(self, x):
-        shape = tf.shape(x)
-        y, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(
-            x=x if x.shape.rank == 4 else tf.reshape(x, [-1, 1, 1, x.shape[-1]]),
-            scale=self._gamma(x.dtype),
-            offset=self._beta(x.dtype),
-            mean=tf.constant([], tf.float32),
-            variance=tf.constant([], tf.float32),
-            epsilon=self.epsilon,
-            is_training=True,
-        )
+        shape, flat = tf.shape(x), x if x.shape.rank == 4 else tf.reshape(x, [-1, 1, 1, x.shape[-1]])
+        affine = {"scale": self._gamma(x.dtype), "offset": self._beta(x.dtype), "epsilon": self.epsilon}
+        unused = {"mean": tf.constant([], tf.float32), "variance": tf.constant([], tf.float32)}
+        y, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(x=flat, **affine, **unused, is_training=True)
         return y if x.shape.rank == 4 else tf.reshape(y, shape), mean, unbiased
 
     def _batch_moments(self, x):
@@ -223,15 +217,8 @@ def _scaled_and_shifted(x, scale, shift):
     0.94 to 0.97. The kernel's own gradient would also compute those of scale and shift whenever that of the
     images is asked for, so an attack would pay for sums that it does not use.
     """
-    y, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=x,
-        scale=scale,
-        offset=shift,
-        mean=tf.zeros_like(shift),
-        variance=tf.ones_like(scale),
-        epsilon=0.0,
-        is_training=False,
-    )
+    none = {"mean": tf.zeros_like(shift), "variance": tf.ones_like(scale), "epsilon": 0.0}
+    y, *_ = tf.raw_ops.FusedBatchNormV3(x=x, scale=scale, offset=shift, **none, is_training=False)
 
     def backward(upstream):
         axes = [0, 1, 2]

@@ -138,10 +138,8 @@ class CosineDense(keras.layers.Layer):
             )
         self.units = int(units)
         self.scale = _checked_scale(scale, self.units)
-        self.normalize_features = bool(normalize_features)
-        self.normalize_weights = bool(normalize_weights)
-        self.angular = bool(angular)
-        self.weight_norm = weight_norm
+        self.normalize_features, self.normalize_weights = bool(normalize_features), bool(normalize_weights)
+        self.angular, self.weight_norm = bool(angular), weight_norm
         self.kernel_initializer = keras.initializers.get(
             kernel_initializer or keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
         )
@@ -199,9 +197,13 @@ class CosineDense(keras.layers.Layer):
 
     def _with_origin(self, logits):
         """The same logits, with a note for the loss about the head that they come from."""
-        cosines = self.normalize_features and self.normalize_weights
-        attach(logits, _HEAD, LogitsOrigin(self.name, self.scale, self.angular, cosines))
+        attach(logits, _HEAD, self._origin())
         return logits
+
+    def _origin(self) -> LogitsOrigin:
+        """What a loss must know about this head."""
+        cosines = self.normalize_features and self.normalize_weights
+        return LogitsOrigin(self.name, self.scale, self.angular, cosines)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)
@@ -210,15 +212,9 @@ class CosineDense(keras.layers.Layer):
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.numeric_dtype)
 
     def get_config(self):
-        config = super().get_config() | {
-            "units": self.units,
-            "scale": self.scale,
-            "normalize_features": self.normalize_features,
-            "normalize_weights": self.normalize_weights,
-            "angular": self.angular,
-            "weight_norm": self.weight_norm,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+        names = ("units", "scale", "normalize_features", "normalize_weights", "angular", "weight_norm")
+        config = super().get_config() | {name: getattr(self, name) for name in names}
+        config["kernel_initializer"] = keras.initializers.serialize(self.kernel_initializer)
         # Written only where it is used: the config is part of the digest that identifies a model.
         return config if self.sub_centers == 1 else config | {"sub_centers": self.sub_centers}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import athe_tf.analysis
 from athe_tf.analysis import AnalysisOptions, AnalysisResult, compare
-from athe_tf.analysis.files import from_entry, read_content, write
+from athe_tf.analysis.registry import from_entry, read_content, write
 from athe_tf.analysis.result import Picture
 from athe_tf.attacks import PGD
 from athe_tf.drawing.png import write_figure

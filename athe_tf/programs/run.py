@@ -22,7 +22,7 @@ from athe_tf.programs.workdir import Workdir
 from athe_tf.saving.saved_model import export
 from athe_tf.training.adversarial_model import AdversarialModel
 from athe_tf.training.averaging import SWA
-from athe_tf.training.standard import Standard
+from athe_tf.training.pgd_at import Standard
 from athe_tf.utils.errors import check
 from athe_tf.utils.files import replacing
 

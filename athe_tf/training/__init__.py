@@ -16,9 +16,10 @@
 
 The parts: `adversarial_model.py` (the shared training step), `options.py` (names, options and rules, without
 TensorFlow), `crafting.py` (attacks that training can use, batch normalization while they run),
-`batch_checks.py` (images and labels), `optimizers.py` (SGD as PyTorch computes it), `schedules.py` (learning
-rates, and the radius of the training attack), `averaging.py` (averages of the weights), `awp.py` (gradients
-at perturbed weights). A new framework is one new file and one class in `options.py`.
+`optimizers.py` (SGD as PyTorch computes it), `schedules.py` (learning rates, and the radius of the training
+attack), `averaging.py` (averages of the weights), `awp.py` (gradients at perturbed weights). The frameworks
+themselves are in `pgd_at.py` (with `standard` and `alp`), `trades.py`, `mart.py`, `free_at.py`, `fast_at.py`
+(with `n_fgsm` and `gradalign`) and `llr.py` (with `cure`). A new one is a file and one class in `options.py`.
 """
 
 import lazy_loader

@@ -1,19 +1,14 @@
 from .adversarial_model import AdversarialModel, Cost, Terms
-from .alp import ALP
 from .averaging import EMA, SWA, WeightAverage
 from .awp import AWP
-from .cure import CURE
-from .fast_at import FastAT
+from .fast_at import NFGSM, FastAT, GradAlign, gradalign_weight
 from .free_at import FreeAT
-from .gradalign import GradAlign, gradalign_weight
-from .llr import LLR
+from .llr import CURE, LLR
 from .mart import MART
-from .n_fgsm import NFGSM
 from .optimizers import TorchSGD
 from .options import FRAMEWORKS, FrameworkOptions, get, options_of
-from .pgd_at import PGDAT
+from .pgd_at import ALP, PGDAT, Standard
 from .schedules import Cosine, Cyclic, EpsilonSchedule, Periodic, Piecewise, make_schedule
-from .standard import Standard
 from .trades import TRADES
 
 __all__ = [

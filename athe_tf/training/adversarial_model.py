@@ -14,12 +14,14 @@ from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, find_head, has_softmax
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
-from athe_tf.training.batch_checks import checked_images_and_labels, with_readable_errors
 from athe_tf.training.crafting import NamedAttacks, TrainingAttack, check_batch_norm, crafting_mode
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.graph_checks import checked, readable_errors
+from athe_tf.utils.images_and_labels import DIVIDE, IMAGE_RULE, NORMALIZE_INSIDE, TOLERANCE
 from athe_tf.utils.keras_compat import all_layers
+from athe_tf.utils.label_checks import checked_labels
 from athe_tf.utils.options import DerivedSignature, make_options
 from athe_tf.utils.tensorflow_compat import ModelWithStepLogs, repeatable
 
@@ -153,25 +155,23 @@ class AdversarialModel(ModelWithStepLogs):
         name_of_head = "unknown" if self.head is None else type(self.head).__name__
         check_margin(margin, name_of_head, isinstance(self.head, CosineDense))
         self.margin = margin
-        self._margin_loss = (
-            None
-            if margin_form is None
-            else MarginCrossentropy.for_head(
-                self.head, margin, form=margin_form, label_smoothing=label_smoothing, reduction="none"
-            )
-        )
+        settings = {"form": margin_form, "label_smoothing": label_smoothing, "reduction": "none"}
+        for_head = MarginCrossentropy.for_head
+        self._margin_loss = None if margin_form is None else for_head(self.head, margin, **settings)
         self.scale = self.head.scale if isinstance(self.head, CosineDense) else 1.0
         #: Images are crafted and losses computed in float32, or in float64 if the net takes float64 images.
-        self.image_dtype = tf.float64 if _takes_float64(net) else tf.float32
+        dtypes = [tf.as_dtype(each.dtype) for each in getattr(net, "inputs", None) or ()]
+        self.image_dtype = tf.float64 if tf.float64 in dtypes else tf.float32
         named = NamedAttacks(epsilon, norm, self.options)
         attack = named.get(attack, "attack")
         # A framework, or an option, that needs more than an `Attack` has refused others.
         self.attack = cast(TrainingAttack, self.prepared_attack(attack))
         self.validation_attack = named.get(validation_attack, "validation_attack") or attack
         named.check_used()
-        self.bn_mode = self._checked_bn_mode(bn_mode)
-        self.seed = seed
-        self.average = average
+        self.options.check_bn_mode(bn_mode)
+        self.bn_mode: str = bn_mode or next(iter(self.options.bn_modes), "eval")
+        check_batch_norm(self.bn_mode, net)
+        self.seed, self.average = seed, average
         self.averaged: Any = None if average is None else average.attach(net)
         self._averaged_head = Head() if self.averaged is None else find_head(self.averaged)
         if weight_perturbation is not None:
@@ -190,12 +190,6 @@ class AdversarialModel(ModelWithStepLogs):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.net.name}, attack={self.attack!r}, {self.options!r})"
-
-    def _checked_bn_mode(self, mode: str | None) -> str:
-        self.options.check_bn_mode(mode)
-        mode = mode or next(iter(self.options.bn_modes), "eval")
-        check_batch_norm(mode, self.net)
-        return mode
 
     def prepared_attack(self, attack: Attack | None):
         """The attack to craft with, derived from the one that was given; refuses one that cannot be used."""
@@ -258,13 +252,8 @@ class AdversarialModel(ModelWithStepLogs):
 
     def cost(self) -> Cost:
         """Network passes per step: crafting, and the loss (twice with AWP)."""
-        forward, backward = self.crafting_passes()
-        loss, times = self.loss_passes(), 1 if self.weight_perturbation is None else 2
-        return Cost(
-            forward + times * loss.forward,
-            backward + times * loss.backward_input,
-            times * loss.backward_weights,
-        )
+        crafting, times = (*self.crafting_passes(), 0), 1 if self.weight_perturbation is None else 2
+        return Cost(*(a + times * b for a, b in zip(crafting, self.loss_passes(), strict=True)))
 
     def training_logits(self, x):
         """The logits of `net` in training mode: float32 if the network computes in half precision."""
@@ -403,18 +392,27 @@ class AdversarialModel(ModelWithStepLogs):
                 self.optimizer.build(self.net.trainable_variables)
         if self.train_function is None or force:
             super().make_train_function(force=True)
-            self.train_function = with_readable_errors(repeatable(self.train_function))
+            self.train_function = readable_errors()(repeatable(self.train_function))
         return self.train_function
 
     def make_test_function(self, force=False):
         if self.test_function is None or force:
             super().make_test_function(force=True)
-            self.test_function = with_readable_errors(repeatable(self.test_function))
+            self.test_function = readable_errors()(repeatable(self.test_function))
         return self.test_function
 
     def checked_batch(self, data):
-        """The same batch; raises `InputError` unless images lie in [0, 1] and labels are classes."""
-        return checked_images_and_labels(data, self.net.output_shape[-1])
+        """The same batch; raises `InputError` unless images lie in [0, 1] and labels are classes.
+
+        What `unpack` refuses by its dtype or shape is passed on to it.
+        """
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        if y is None:
+            return data
+        shape = tf.convert_to_tensor(y).shape
+        if shape.rank in (None, 1) or shape[1:] == (1,):  # else one-hot
+            y = checked_labels(y, self.net.output_shape[-1])
+        return keras.utils.pack_x_y_sample_weight(checked_images(x), y, sample_weight)
 
     def unpack(self, data):
         """`(images, int32 labels [N], sample weights or None)` from what Keras passes to a step."""
@@ -477,6 +475,18 @@ class AdversarialModel(ModelWithStepLogs):
         self.shipped.export(filepath, **kwargs)
 
 
+def checked_images(images):
+    """The same images; an error unless they lie in [0, 1]. Other dtypes than floats are not checked."""
+    images = tf.convert_to_tensor(images)
+    if not images.dtype.is_floating:
+        return images
+    # False for NaN.
+    valid = tf.reduce_all(tf.abs(images - 0.5) <= 0.5 + TOLERANCE)
+    low, high = tf.reduce_min(images), tf.reduce_max(images)
+    remedy = tf.where((low >= 0) & (high <= 255), DIVIDE, NORMALIZE_INSIDE)
+    return checked(images, valid, f"{IMAGE_RULE}min=", low, ", max=", high, ". ", remedy)
+
+
 def _checked_head(net: keras.Model) -> Head:
     """The head; refuses a classifier that ends in a softmax, or whose number of classes is not known."""
     check_classifier(net)
@@ -501,8 +511,3 @@ def moving_variables(net: keras.Model) -> list:
     """
     frozen = {id(v) for layer in all_layers(net) if not layer.trainable for v in layer.variables}
     return [variable for variable in net.non_trainable_variables if id(variable) not in frozen]
-
-
-def _takes_float64(net) -> bool:
-    inputs = getattr(net, "inputs", None) or ()
-    return any(tf.as_dtype(each.dtype) == tf.float64 for each in inputs)

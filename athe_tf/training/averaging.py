@@ -4,7 +4,6 @@ Robust accuracy of averaged weights is usually higher and decreases later (Gowal
 2021). The average is what is validated, saved and exported.
 """
 
-import contextlib
 from collections.abc import Callable
 
 import keras
@@ -100,9 +99,7 @@ class SWA(WeightAverage, keras.callbacks.Callback):
     def __init__(self, start: int, batches: Callable):
         super().__init__()
         check_option(AverageOptions, "swa_start", start, "start")
-        self.start = start
-        self.batches = batches
-        self._epoch = 0
+        self.start, self.batches, self._epoch = start, batches, 0
         self._statistics: StatisticsPass | None = None
 
     def __repr__(self) -> str:
@@ -169,24 +166,16 @@ class StatisticsPass:
         if not moving:
             return
         totals: list = [0.0] * len(moving)
-        count = 0
-        with without_momentum(self.layers):
+        count, kept = 0, [layer.momentum for layer in self.layers]
+        try:
+            for layer in self.layers:
+                layer.momentum = 0.0  # a training pass then sets moving statistics to those of its batch
             for x, *_ in batches:
                 self._forward(x)
                 totals = [total + np.asarray(v, "float64") for total, v in zip(totals, moving, strict=True)]
                 count += 1
+        finally:
+            for layer, momentum in zip(self.layers, kept, strict=True):
+                layer.momentum = momentum
         for variable, total in zip(moving, totals, strict=True):
             variable.assign(total / count)
-
-
-@contextlib.contextmanager
-def without_momentum(layers):
-    """Context in which a training pass sets moving statistics to those of its batch."""
-    kept = [layer.momentum for layer in layers]
-    for layer in layers:
-        layer.momentum = 0.0
-    try:
-        yield
-    finally:
-        for layer, momentum in zip(layers, kept, strict=True):
-            layer.momentum = momentum

@@ -36,8 +36,7 @@ class AWP:
 
     def __init__(self, gamma: float, start: int = 0):
         check_option(PerturbationOptions, "awp_gamma", gamma, "gamma")
-        self.gamma = gamma
-        self.start = start
+        self.gamma, self.start = gamma, start
 
     def __repr__(self) -> str:
         return f"AWP({self.gamma}, start={self.start})"

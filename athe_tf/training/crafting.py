@@ -82,9 +82,7 @@ class NamedAttacks:
     """
 
     def __init__(self, epsilon: float | None, norm: str | None, options: FrameworkOptions):
-        self.epsilon = epsilon
-        self.norm = norm
-        self.options = options
+        self.epsilon, self.norm, self.options = epsilon, norm, options
         self.used = False
 
     def get(self, attack: Attack | str | None, argument: str) -> Attack | None:
@@ -117,9 +115,8 @@ def check_batch_norm(mode: str, net) -> None:
 
     Frozen layers use their moving statistics in every mode.
     """
-    if mode in ("batch_no_update", "frozen_clean") and any(
-        layer.trainable for layer in foreign_batch_norms(net)
-    ):
+    foreign = any(layer.trainable for layer in foreign_batch_norms(net))
+    if foreign and mode in ("batch_no_update", "frozen_clean"):
         raise InputError(
             f"bn_mode='{mode}' needs athe_tf.BatchNorm, and this model has keras.layers.BatchNormalization, "
             "which cannot use batch statistics without updating its moving statistics. Use bn_mode='eval', "

@@ -41,7 +41,6 @@ class FreeAT(AdversarialModel):
     >>> trainer = athe_tf.training.FreeAT(net, attack, replays=8, batch_size=128, margin=0.2)
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
         attack: Its threat model (linf or l2) and step size are used; one step, one start. The step of
             `FGSM` is epsilon, as in the paper.
         replays: Updates per batch. Defaults to 8.
@@ -86,9 +85,8 @@ class FreeAT(AdversarialModel):
     def replay(self, x, y, sample_weight=None) -> dict:
         """One forward and backward pass: one update of the noise and one of the weights."""
         crafted = self.craft(x, y)
-        terms, loss, gradients, (slope,) = self.backward(
-            x, crafted.images, y, sample_weight, sources=[crafted.images]
-        )
+        images = crafted.images
+        terms, loss, gradients, (slope,) = self.backward(x, images, y, sample_weight, sources=[images])
         slope = slope if self.options.noise_in_box else through_clip(slope, crafted.moved)
         self._keep_noise(crafted.rows, self.stepped(x, crafted.noise, slope))
         self.update_weights(gradients)

@@ -31,8 +31,6 @@ class MART(AdversarialModel):
     >>> trainer = athe_tf.training.MART(net, athe_tf.attacks.PGD(8 / 255, steps=10), beta=6.0)
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
-        attack: Crafts the training images.
         beta: Weight of the last term; the paper used 5 and 6. Defaults to 6.
         **kwargs: Those of `AdversarialModel`.
     """

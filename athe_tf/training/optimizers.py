@@ -42,9 +42,7 @@ class TorchSGD(OptimizerWithCoupledDecay):
             weight_decay is None or weight_decay >= 0,
             f"`weight_decay` must not be negative. Received: weight_decay={weight_decay}.",
         )
-        self.momentum = momentum
-        self.weight_decay = weight_decay or 0.0
-        self.nesterov = nesterov
+        self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay or 0.0, nesterov
 
     def build(self, variables):
         if self.built:
@@ -66,8 +64,5 @@ class TorchSGD(OptimizerWithCoupledDecay):
         self.assign_sub(variable, learning_rate * step)
 
     def get_config(self):
-        return super().get_config() | {
-            "momentum": self.momentum,
-            "weight_decay": self.weight_decay,
-            "nesterov": self.nesterov,
-        }
+        own = {name: getattr(self, name) for name in ("momentum", "weight_decay", "nesterov")}
+        return super().get_config() | own

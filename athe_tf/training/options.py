@@ -145,6 +145,8 @@ class FrameworkOptions:
     #: The default number of attack steps, and whether it must be one step from one start.
     default_steps: ClassVar[int] = 10
     one_step: ClassVar[bool] = False
+    #: What a message says to those who want more steps.
+    more_steps: ClassVar[str] = "Use 'pgd_at' for more."
     #: The default start of the attack, and the allowed ones; empty if the framework sets the start itself.
     default_start: ClassVar[str] = "uniform"
     starts: ClassVar[tuple[str, ...]] = STARTS
@@ -188,16 +190,18 @@ class FrameworkOptions:
         check(
             not self.one_step or (steps, restarts) == (1, 1),
             f"The framework '{self.name}' takes one attack step from one start. Received: steps={steps}, "
-            f"restarts={restarts}. {self._more_steps()}",
+            f"restarts={restarts}. {self.more_steps}",
         )
         check(
             norm in self.norms,
             f"The framework '{self.name}' exists for {' and '.join(self.norms)}. Received: norm='{norm}'. "
             "Use 'pgd_at'.",
         )
+        decides = f"The framework '{self.name}' decides itself where its attack starts."
+        why_not = f"The objective of '{self.name}' has zero gradient at the clean image."
         check(
             start is None or start in self.starts,
-            f"{self._why_not_start(start)} Received: start='{start}'. Leave it out.",
+            f"{why_not if self.starts else decides} Received: start='{start}'. Leave it out.",
         )
         check(
             self.free_scale or logit_scale == "model",
@@ -205,24 +209,14 @@ class FrameworkOptions:
             f"logit_scale={logit_scale}. Leave it out.",
         )
 
-    def _more_steps(self) -> str:
-        return "Use 'pgd_at' for more."
-
-    def _why_not_start(self, start) -> str:
-        if not self.starts:
-            return f"The framework '{self.name}' decides itself where its attack starts."
-        return f"The objective of '{self.name}' has zero gradient at the clean image."
-
     def check_bn_mode(self, mode: str | None) -> None:
         """Raises `InputError` for a mode of batch normalization that the framework cannot craft in."""
+        modes = " or ".join(f"'{mode}'" for mode in self.bn_modes) or "none: it has no pass for crafting"
         check(
             mode is None or mode in self.bn_modes,
-            f"The framework '{self.name}' crafts with bn_mode={self._modes()}. Received: bn_mode='{mode}'. "
+            f"The framework '{self.name}' crafts with bn_mode={modes}. Received: bn_mode='{mode}'. "
             "Leave it out.",
         )
-
-    def _modes(self) -> str:
-        return " or ".join(f"'{mode}'" for mode in self.bn_modes) or "none: it has no pass for crafting"
 
 
 # Starts other than the clean image itself.
@@ -232,7 +226,7 @@ _AWAY = tuple(start for start in STARTS if start != "zero")
 @dataclasses.dataclass(frozen=True)
 class StandardOptions(FrameworkOptions):
     name = "standard"
-    implementation = "standard:Standard"
+    implementation = "pgd_at:Standard"
     crafts = False
     has_epsilon = False
     bn_modes = ()
@@ -248,7 +242,7 @@ class PGDATOptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class ALPOptions(FrameworkOptions):
     name = "alp"
-    implementation = "alp:ALP"
+    implementation = "pgd_at:ALP"
     pairing: float = option(0.5, "Weight of the logit pairing.", least=0)
     pairing_form: str = option("mse", "Distance; the paper has l2.", choices=("mse", "l2"))
     clean_weight: float = option(0.5, "Weight of the clean images, the paper's alpha.", least=0, below=1)
@@ -283,10 +277,10 @@ class FreeATOptions(FrameworkOptions):
     free_scale = False
     bn_modes = ("train",)
     takes_batch_size = True
+    more_steps = "Use `replays` for more."
     replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", least=1)
     noise_in_box: bool = option(
-        False,
-        "Project the noise so that image plus noise lies in [0, 1], instead of clipping the sum.",
+        False, "Project the noise so that image plus noise lies in [0, 1], instead of clipping the sum."
     )
 
     @property
@@ -295,9 +289,6 @@ class FreeATOptions(FrameworkOptions):
 
     def step_size(self, epsilon: float) -> float:
         return epsilon
-
-    def _more_steps(self) -> str:
-        return "Use `replays` for more."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,7 +307,7 @@ class FastATOptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class NFGSMOptions(FastATOptions):
     name = "n_fgsm"
-    implementation = "n_fgsm:NFGSM"
+    implementation = "fast_at:NFGSM"
     starts = ()
     noise: float = option(2.0, "Magnitude of the initial noise in units of epsilon; no projection.", above=0)
 
@@ -327,7 +318,7 @@ class NFGSMOptions(FastATOptions):
 @dataclasses.dataclass(frozen=True)
 class GradAlignOptions(FastATOptions):
     name = "gradalign"
-    implementation = "gradalign:GradAlign"
+    implementation = "fast_at:GradAlign"
     starts = ()
     alignment: float = option(0.2, "Weight of the alignment of gradients.", least=0)
 
@@ -340,21 +331,11 @@ class LLROptions(FrameworkOptions):
     bn_modes = ("frozen_clean",)
     #: Weights of third-party code with a search by sign steps, and the values of the released code.
     presets: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "paper": {
-            "nominal_weight": 1.0,
-            "gamma_weight": 4.0,
-            "slope_weight": 3.0,
-            "rule": "sign",
-            "tangent_gradient": True,
-        },
-        "code": {
-            "nominal_weight": 2.0,
-            "gamma_weight": 4.0,
-            "slope_weight": 4.0 * 0.3,
-            "rule": "adam",
-            "tangent_gradient": False,
-        },
-    }
+        "paper": {"nominal_weight": 1.0, "gamma_weight": 4.0, "slope_weight": 3.0,
+                  "rule": "sign", "tangent_gradient": True},
+        "code": {"nominal_weight": 2.0, "gamma_weight": 4.0, "slope_weight": 4.0 * 0.3,
+                 "rule": "adam", "tangent_gradient": False},
+    }  # fmt: skip
     variant: str = option("llr", "Which terms.", choices=("llr", "gamma_only", "grad_norm"))
     preset: str = option("paper", "Weights and inner steps.", choices=("paper", "code"))
     nominal_weight: float | None = option(None, "Weight of the clean loss. [the preset's]", least=0)
@@ -375,7 +356,7 @@ class LLROptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class CUREOptions(FrameworkOptions):
     name = "cure"
-    implementation = "cure:CURE"
+    implementation = "llr:CURE"
     crafts = False
     bn_modes = ("frozen_clean",)
     curvature_weight: float = option(4.0, "Weight of the curvature, the paper's gamma.", least=0)

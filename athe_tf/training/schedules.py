@@ -211,12 +211,8 @@ class EpsilonSchedule:
         check_option(EpsilonOptions, "epsilon_warmup", warm_up, "warm_up")
         check_option(EpsilonOptions, "epsilon_delay", delay, "delay")
         check_epsilon_delay(delay, ends[0])
-        self.kind = kind
-        self.target = target
-        self.ends = ends
-        self.lowest = lowest
-        self.highest = highest
-        self.warm_up = warm_up
+        self.kind, self.target, self.ends = kind, target, ends
+        self.lowest, self.highest, self.warm_up = lowest, highest, warm_up
         self.delay = int(delay)
 
     def __call__(self, update):

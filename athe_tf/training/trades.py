@@ -28,7 +28,6 @@ class TRADES(AdversarialModel):
     >>> trainer.fit(train, validation_data=validation)
 
     Args:
-        net: A Keras model from images in [0, 1] to logits.
         attack: A PGD attack. An attack on KL with the same settings is used for crafting, and this one for
             validation. It starts from `0.001 N(0, I)` unless it is given a `start`; `"zero"` is refused.
         beta: Weight of the divergence, 1 to 10. Defaults to 6.

@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks
-from athe_tf.attacks.engine import parallel
-from athe_tf.attacks.engine.driver import map_batches
+from athe_tf.attacks.engine import driver
 from athe_tf.attacks.engine.victim import Victim, victim
 from tests.linear_case import grey_images, linear_model, predictions
 
@@ -14,7 +13,7 @@ IMAGES = grey_images(64)
 
 
 def crafted(model, y, monkeypatch, count):
-    monkeypatch.setattr(parallel, "stream_count", lambda: count)
+    monkeypatch.setattr(driver, "stream_count", lambda: count)
     attack = attacks.get("pgd-5", epsilon=0.05)
     target = victim(model)
 
@@ -37,7 +36,7 @@ def test_evaluation_in_two_streams_gives_the_same_verdicts(monkeypatch):
     y = predictions(model, IMAGES)
     results = []
     for count in (1, 2):
-        monkeypatch.setattr(parallel, "stream_count", lambda count=count: count)
+        monkeypatch.setattr(driver, "stream_count", lambda count=count: count)
         results.append(attacks.get("pgd-5x2", epsilon=0.03).run(model, IMAGES, y, batch_size=10))
     np.testing.assert_array_equal(results[0].success, results[1].success)
     np.testing.assert_array_equal(results[0].queries, results[1].queries)
@@ -45,17 +44,17 @@ def test_evaluation_in_two_streams_gives_the_same_verdicts(monkeypatch):
 
 def test_mapping_keeps_the_order_and_raises_what_a_call_raises():
     squares = [lambda v: v * v] * 2
-    assert list(map_batches(squares, range(7))) == [(v, v * v) for v in range(7)]
+    assert list(driver.map_batches(squares, range(7))) == [(v, v * v) for v in range(7)]
 
     def fail(value):
         raise ValueError(f"no {value}")
 
     with pytest.raises(ValueError, match="no 3"):
-        list(map_batches([fail, fail], [3]))
+        list(driver.map_batches([fail, fail], [3]))
 
 
 def test_a_victim_in_training_mode_is_not_split(monkeypatch):
-    monkeypatch.setattr(parallel, "stream_count", lambda: 2)
+    monkeypatch.setattr(driver, "stream_count", lambda: 2)
     sizes = []
 
     def logits(x):

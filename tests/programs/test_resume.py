@@ -21,7 +21,7 @@ from athe_tf.programs.run_state import RunProgress, check_identity, load_state, 
 from athe_tf.programs.train import action
 from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.training.options import FRAMEWORKS
-from athe_tf.training.standard import Standard
+from athe_tf.training.pgd_at import Standard
 from athe_tf.utils.errors import InputError
 from tests.small_runs import (
     after_step,

@@ -9,7 +9,7 @@ import athe_tf
 from athe_tf import attacks, training
 from athe_tf.training import awp
 from athe_tf.training.averaging import SWA, StatisticsPass
-from athe_tf.training.gradalign import Aligned, cosine, gradalign_weight
+from athe_tf.training.fast_at import Aligned, cosine, gradalign_weight
 from athe_tf.utils.errors import InputError
 from tests.small_runs import assert_equal_weights, get_weights, tiny_batch, tiny_net
 from tests.training.test_frameworks import finite_differences

@@ -10,10 +10,9 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine import driver
 from athe_tf.attacks.engine.arguments import Described
-from athe_tf.attacks.engine.clean_facts import CleanFacts
+from athe_tf.attacks.engine.driver import craft_in_parallel
 from athe_tf.attacks.engine.loop import LoopResult
-from athe_tf.attacks.engine.parallel import craft_in_parallel
-from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult, misclassified
+from athe_tf.attacks.engine.results import AttackResult, CleanFacts, Costs, RoundResult, misclassified
 from athe_tf.attacks.engine.schedule import Schedule, schedule_of
 from athe_tf.models.victim import Victim, attack_dtype, victim_of
 from athe_tf.saving.opening import victim as as_victim

@@ -1,14 +1,16 @@
 """Runs an attack over a set of images: full batches of survivors, round after round.
 
 A convolution keeps all cores busy, but the small operations between convolutions do not. Two independent
-batches fill each other's gaps, so a CPU gets two streams (`parallel.py`), and each of several devices gets
+batches fill each other's gaps, so a CPU gets two streams, and each of several devices gets
 batches of its own. Results do not depend on which images share a batch, so neither changes a result.
 """
 
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
+import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,10 +20,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine import parallel
 from athe_tf.attacks.engine.attack_state import AttackState
-from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.results import COUNTS, AttackResult, RoundResult, Stage, misclassified
+from athe_tf.attacks.engine.results import COUNTS, AttackResult, CleanFacts, RoundResult, Stage, misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
@@ -29,6 +29,11 @@ from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.images_and_labels import check_classes
 
+# Of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and more
+# streams gain nothing. An accelerator queues its work anyway, and gets one stream.
+STREAMS = 2
+# Below this, half of a training batch is too small to be worth its own operations in the graph.
+SMALLEST_HALF = 16
 # The memory of images that a budget of passes stopped.
 STOPPED = "max_passes"
 # The number of forward passes of the judge, if gradients come from another model.
@@ -230,7 +235,7 @@ class _Stage:
 
         if task.victim.copies:
             return [worker(victim, device) for device, victim in task.victim.copies.items()]
-        return [worker(task.victim)] * parallel.stream_count()
+        return [worker(task.victim)] * stream_count()
 
     def _record(self, images: np.ndarray, rounds: np.ndarray, outcome: RoundResult) -> np.ndarray:
         """Adds the outcome of a batch to the result, as if its rounds had been run one after another.
@@ -393,3 +398,31 @@ def _identity(task: AttackTask, model: str) -> dict:
         "model": model,
         **({} if task.max_passes is None else {"max_passes": int(task.max_passes)}),
     }
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on; fewer than the machine has in a container or under `taskset`."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def stream_count() -> int:
+    """The number of streams on this machine."""
+    accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU")
+    return 1 if accelerated or usable_cores() < STREAMS else STREAMS
+
+
+def craft_in_parallel(craft: Callable, x, y, ids):
+    """`craft(x, y, ids)`, computed on independent halves of the batch; graph code.
+
+    Only for victims whose logits of an image do not depend on its batch. Random numbers belong to the ids, so
+    they do not change.
+    """
+    count = x.shape[0]
+    streams = stream_count()
+    if streams == 1 or count is None or count % streams or count // streams < SMALLEST_HALF:
+        return craft(x, y, ids)
+    parts = zip(*(tf.split(value, streams) for value in (x, y, ids)), strict=True)
+    return tf.concat([craft(*part) for part in parts], axis=0)

@@ -1,6 +1,7 @@
-"""Gradients with respect to images, and the loops that climb them; shared by attacks and training."""
+"""Gradients with respect to images, the loops that climb them, and Adam; shared by attacks and training."""
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -9,6 +10,9 @@ from athe_tf.threat import flat
 from athe_tf.utils import replicas
 from athe_tf.utils.errors import NoGradients
 from athe_tf.utils.where import where_rows
+
+# Of Adam.
+MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
 
 
 def gradient_of(objective, x):
@@ -106,3 +110,35 @@ def best_round(climb, rounds: int, score, x, victim: Victim):
 
     lowest = tf.fill(tf.shape(x)[:1], tf.constant(-float("inf"), x.dtype))
     return repeated(body, (0, x, lowest), rounds, victim)[1]
+
+
+class Adam(NamedTuple):
+    """The running averages of a gradient and of its square (Kingma and Ba, 2015).
+
+    Example:
+
+    >>> adam = Adam(0.0, 0.0).updated(tf.constant(2.0))
+    >>> mean, root = adam.unbiased(1.0)
+    >>> round(float(mean / root), 3)
+    1.0
+    """
+
+    mean: Any
+    square: Any
+
+    def updated(self, gradient) -> "Adam":
+        """The averages after one more gradient."""
+        return Adam(
+            MEAN_DECAY * self.mean + (1 - MEAN_DECAY) * gradient,
+            SQUARE_DECAY * self.square + (1 - SQUARE_DECAY) * tf.square(gradient),
+        )
+
+    def unbiased(self, updates, epsilon: float = 1e-8):
+        """`(mean, root of the mean square)` without the bias of their start at zero; a step is their ratio.
+
+        Args:
+            updates: How many gradients went into the averages.
+            epsilon: Added to the root.
+        """
+        mean = self.mean / (1 - MEAN_DECAY**updates)
+        return mean, tf.sqrt(self.square / (1 - SQUARE_DECAY**updates)) + epsilon

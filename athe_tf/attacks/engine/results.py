@@ -1,6 +1,7 @@
-"""Outcomes of attacks: of one round on one batch, and of all rounds on all images."""
+"""Outcomes of attacks, of one round on one batch and of all rounds, and what is known before."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,15 +132,9 @@ class AttackResult:
     def before(cls, x, wrong) -> "AttackResult":
         """The result after the clean pass: one query per image, success where the model is wrong."""
         count = len(wrong)
-        return cls(
-            x_adv=np.array(x, np.float32),
-            success=np.array(wrong),
-            queries=np.ones(count, np.int64),
-            gradients=np.zeros(count, np.int64),
-            norm=np.where(wrong, 0.0, np.inf).astype(np.float32),
-            nonfinite=np.zeros(count, np.int64),
-            rounds=np.zeros(count, np.int64),
-        )
+        norm = np.where(wrong, 0.0, np.inf).astype(np.float32)
+        queries, gradients, nonfinite, rounds = np.ones(count, np.int64), *np.zeros((3, count), np.int64)
+        return cls(np.array(x, np.float32), np.array(wrong), queries, gradients, norm, nonfinite, rounds)
 
     def __repr__(self) -> str:
         return (
@@ -181,3 +176,32 @@ def misclassified(logits, labels):
     """Whether the prediction differs from the label; logits that are not finite count as wrong."""
     wrong = tf.argmax(logits, axis=-1, output_type=tf.int32) != tf.cast(labels, tf.int32)
     return tf.logical_or(wrong, tf.logical_not(tf.reduce_all(tf.math.is_finite(logits), axis=-1)))
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanFacts:
+    """What is known about a model and its clean images before an attack.
+
+    An evaluation finds these facts out once and hands them to the `run` of every attack, which then repeats
+    neither the clean pass nor the checks of images and model. Queries are counted as if it did.
+
+    Attributes:
+        correct: Whether each image is classified correctly.
+        deterministic: Whether the same images give the same logits in every pass.
+        warnings: What the clean logits say against attacks on cross-entropy.
+        model: The digest that identifies the model in a state file. Defaults to
+            `None`: an attack with a state finds it out.
+        zero_gradients: Returns the share of images at which the margin has a zero gradient.
+        whole: Images and labels of the whole set that the attacked images are a part of, for attacks that
+            draw from the set. Defaults to `None`: the attacked images are the whole set.
+        checked: Which of the attacked images the checks of the model used. Defaults to `None`: the first
+            batch.
+    """
+
+    correct: np.ndarray
+    deterministic: bool = True
+    warnings: Sequence[str] = ()
+    model: str | None = None
+    zero_gradients: Callable[[], float] = float
+    whole: tuple[np.ndarray, np.ndarray] | None = None
+    checked: np.ndarray | None = None

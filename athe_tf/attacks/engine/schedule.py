@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from athe_tf.attacks.engine.clean_facts import CleanFacts
-from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.attacks.engine.results import AttackResult, CleanFacts
 from athe_tf.attacks.engine.victim import Victim
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from athe_tf.attacks.options import AttackOptions
-from athe_tf.attacks.registry import parse_name
+from athe_tf.attacks.registry import AttackOptions, parse_name
 from athe_tf.data.names import AUGMENTATIONS
 from athe_tf.data.names import check_name as check_data_set
 from athe_tf.models import names as models
