@@ -16,7 +16,6 @@ ROOT = pathlib.Path(__file__).parents[1]
 BY_NAME = {
     "athe_tf/programs/start.py": "a program, by the name of its command",
     "athe_tf/utils/keras_registration.py": "layers, when a .keras file names them",
-    "athe_tf/utils/lazy.py": "public names that moved to another package",
     "athe_tf/utils/registry.py": "entries of registries, and `module:Name` of a user",
 }
 

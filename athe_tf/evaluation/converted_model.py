@@ -89,16 +89,13 @@ def evaluate_converted(
     on_parent = [*ON_PARENT, *attacks]
     quiet = EvaluationOptions(progress=options.progress)
     of_parent = evaluate(parent, images, attacks=on_parent, checks=False, options=quiet, **threat)
-    logits, others = (_logits(one, images[0], batch_size) for one in (victim, parent))
-    moved = np.abs(logits - others)
+    outputs = [_logits(one, images[0], batch_size) for one in (victim, parent)]
     result.conversion = {  # type: ignore[assignment]
         "parent": parent.name,
         "clean_accuracy": of_parent.clean_accuracy,
         "worst_case_accuracy": of_parent.worst_case_accuracy,
         "attacks": on_parent,
-        "same_predictions": float(np.mean(logits.argmax(axis=1) == others.argmax(axis=1))),
-        "mean_difference": float(moved.mean()),
-        "largest_difference": float(moved.max()),
+        **_differences(*outputs),
     }
     result.warnings += _masking(result.worst_case_accuracy, of_parent.worst_case_accuracy)
     return result
@@ -106,6 +103,16 @@ def evaluate_converted(
 
 def _logits(victim: Victim, images: np.ndarray, batch_size: int) -> np.ndarray:
     return np.concatenate([np.asarray(part) for _, part in clean_logits(victim, images, batch_size)])
+
+
+def _differences(logits: np.ndarray, of_parent: np.ndarray) -> dict[str, float]:
+    """How far the file is from its parent on clean images."""
+    moved = np.abs(logits - of_parent)
+    return {
+        "same_predictions": float(np.mean(logits.argmax(axis=1) == of_parent.argmax(axis=1))),
+        "mean_difference": float(moved.mean()),
+        "largest_difference": float(moved.max()),
+    }
 
 
 def _masking(accuracy: float | None, of_parent: float | None) -> list[str]:

@@ -114,6 +114,12 @@ class ModelDiagnosis:
         return warnings
 
 
+def _kind_of(outputs: np.ndarray) -> str:
+    if model_checks.like_probabilities(outputs.astype(np.float64)):
+        return "probabilities"
+    return "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
+
+
 def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDiagnosis:
     """Tests a model from outside: a few forward passes of at most 200 images.
 
@@ -126,9 +132,8 @@ def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDi
     x, y = images[:IMAGES], labels[:IMAGES]
     accuracy = float(clean.correct[:IMAGES].mean())
     outputs, known = clean.logits, labels[: len(clean.logits)]
-    kind = "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
     return ModelDiagnosis(
-        outputs="probabilities" if model_checks.like_probabilities(outputs.astype(np.float64)) else kind,
+        outputs=_kind_of(outputs),
         saturated=model_checks.saturated_share(outputs, known),
         scale_warnings=model_checks.scale_warnings(outputs, known),
         deterministic=model_checks.deterministic_logits(victim, x),

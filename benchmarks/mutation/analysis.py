@@ -158,13 +158,6 @@ SLIPS = (
         (f"{FORMS}::test_perturbations_are_shown_around_gray_each_at_its_own_scale",),
     ),
     Slip(
-        "N22",
-        f"{HERE}/result.py",
-        'b = other.settings | {"images": other.images}',
-        'b = other.settings | {"images": first.images}',
-        (f"{FORMS}::test_results_of_other_numbers_of_images_are_not_compared",),
-    ),
-    Slip(
         "N23",
         f"{HERE}/attack_steps.py",
         "steps = tuple(sorted(models))",

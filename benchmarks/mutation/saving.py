@@ -98,7 +98,7 @@ SLIPS = (
     ),
     Slip(
         "S16",
-        "athe_tf/saving/zoo.py",
+        "athe_tf/saving/names.py",
         '("clean", "pgd-20", "worst_case")',
         '("clean", "worst_case", "pgd-20")',
         CARDS,

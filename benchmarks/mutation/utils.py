@@ -71,9 +71,6 @@ SLIPS = (
     Slip("U13", f"{HERE}/rng.py", "fold(seed, stream) + _mix", "fold(seed, 0) + _mix", RNG),
     Slip("U14", f"{HERE}/rng.py", "0x846CA68B", "0x846CA68D", RNG),
     Slip("U15", f"{HERE}/rng.py", "fold(seed, 0x5EED)", "seed", RNG),
-    Slip("U16", f"{HERE}/options.py", 'value < rules["below"]', 'value <= rules["below"]', EDGES),
-    Slip("U17", f"{HERE}/options.py", 'value > rules["above"]', 'value >= rules["above"]', EDGES),
-    Slip("U18", f"{HERE}/options.py", 'value >= rules["least"]', 'value > rules["least"]', EDGES),
     Slip("U19", f"{HERE}/errors.py", "int(value) >= least", "int(value) > least", EDGES),
     Slip("U20", f"{HERE}/errors.py", " and not isinstance(value, bool)", "", EDGES),
     Slip("U21", f"{HERE}/number_format.py", "abs(pixels) < 255", "abs(pixels) <= 400", EDGES),
@@ -98,7 +95,7 @@ SLIPS = (
     ),
     Slip(
         "U27",
-        f"{HERE}/archives.py",
+        "athe_tf/data/npz.py",
         "size == stored,",
         "size >= stored,",
         ("tests/utils/test_archives.py",),

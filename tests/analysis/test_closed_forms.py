@@ -14,7 +14,7 @@ from athe_tf.analysis.hessian import top_eigenpairs
 from athe_tf.analysis.perturbations import Perturbations
 from athe_tf.analysis.subject import Subject
 from athe_tf.analysis.weights import WeightLoss
-from athe_tf.models.features import penultimate
+from athe_tf.models.features import find_head
 from tests.linear_case import grey_images, linear_model, predictions
 from tests.small_runs import tiny_batch, tiny_net
 
@@ -32,10 +32,10 @@ def test_angles_are_those_of_numpy():
     found = athe_tf.analysis.angles(net, (x, y), ATTACK, BATCHES)
     weights = np.asarray(net.layers[-1].kernel, "float64")
     unit = weights / np.linalg.norm(weights, axis=0)
-    features = np.asarray(penultimate(net)(x), "float64")
+    features = np.asarray(find_head(net).features(x), "float64")
 
     def own(images):
-        z = np.asarray(penultimate(net)(images), "float64")
+        z = np.asarray(find_head(net).features(images), "float64")
         cosines = (z / np.linalg.norm(z, axis=1, keepdims=True)) @ unit
         return np.degrees(np.arccos(cosines[np.arange(6), y]))
 

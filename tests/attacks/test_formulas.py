@@ -9,7 +9,6 @@ import tensorflow as tf
 from athe_tf import attacks
 from athe_tf.attacks import apgd_steps, constraint_relaxation, losses
 from athe_tf.attacks.cascade import black_box_suspicions
-from athe_tf.attacks.engine import driver
 from athe_tf.attacks.engine.gradients import Adam, gradient_of, mean_gradient
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.model_checks import saturated_share

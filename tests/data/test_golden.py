@@ -17,8 +17,8 @@ from athe_tf.data.augment import RandomResizedCrop
 from athe_tf.data.corruptions import names
 from athe_tf.data.corruptions.apply import Draws
 from athe_tf.data.corruptions.sources import JpegFolders
+from athe_tf.data.images import chosen_part, part_of
 from athe_tf.data.resize import resize_and_center_crop
-from athe_tf.data.source import chosen_part, part_of
 from athe_tf.data.splits import channel_statistics, held_out_size, hold_out
 from athe_tf.utils.errors import InputError
 from tests.data.jpeg_folder import write_jpeg_folder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from athe_tf.evaluation import sanity
-from athe_tf.evaluation.sanity_probe import IMAGES, MORE_STEPS, QUERIES, RESTARTS, STEPS, SanityProbe
+from athe_tf.evaluation.sanity import IMAGES, MORE_STEPS, QUERIES, RESTARTS, STEPS, SanityProbe
 from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import NotApplicable
 

@@ -12,13 +12,13 @@ import pytest
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs import evaluate
 from athe_tf.programs.config import AnalyzeConfig, EvaluateConfig, TrainConfig
-from athe_tf.programs.config.serialization import differences, exact_number, flag_text
+from athe_tf.programs.config.serialization import differences, flag_text
+from athe_tf.programs.reproduce import minutes
 from athe_tf.programs.reproduce_plan import PRESETS, ReproduceConfig, shortened
-from athe_tf.programs.reproduce_table import minutes
 from athe_tf.programs.sharded import ShardFolder, found_shards
 from athe_tf.programs.workdir import Workdir, default_workdir, flagfile, run_of
 from athe_tf.results.intervals import mean_interval
-from athe_tf.saving.model_path import find_model
+from athe_tf.saving.names import find_model
 from athe_tf.utils.errors import InputError
 from benchmarks.results_tables import paired_interval
 
@@ -134,9 +134,9 @@ def test_the_flags_of_a_run_repeat_it_elsewhere():
 @pytest.mark.parametrize("value", [0.1 + 0.2, 1 / 3, 8 / 255, 1e-7, 0.05, 2.0])
 def test_a_number_in_a_file_is_read_as_the_same_number(value):
     assert TrainConfig.from_flags(learning_rate=value).learning_rate == value
-    numerator, _, denominator = exact_number(value).partition("/")
+    numerator, _, denominator = flag_text(value).partition("/")
     assert float(numerator) / float(denominator or 1) == value
-    assert flag_text((value, True)) == f"{exact_number(value)},true"
+    assert flag_text((value, True)) == f"{flag_text(value)},true"
 
 
 def test_a_mean_over_seeds_has_the_interval_of_student():

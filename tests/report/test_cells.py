@@ -3,17 +3,14 @@
 import pytest
 
 from athe_tf.drawing.charts import Bar
+from athe_tf.report import attack_sections
+from athe_tf.report.attack_sections import ATTACKED, CLEAN, HEAD, OUTSIDE, WORST, bars, worst_case
 from athe_tf.report.comparison import compare
-from athe_tf.report.comparison_page import render_comparison
-from athe_tf.report.evaluation_page import render
 from athe_tf.report.model_card import model_card
+from athe_tf.report.model_sections import MOST_EXAMPLES, images, lines
+from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import SavedEvaluation, read_evaluation
 from athe_tf.report.robustbench import model_info
-from athe_tf.report.sections import classes
-from athe_tf.report.sections.attacks import ATTACKED, CLEAN, HEAD, OUTSIDE, WORST, bars
-from athe_tf.report.sections.curve import worst_case
-from athe_tf.report.sections.images import MOST_EXAMPLES, section
-from athe_tf.report.sections.training import lines
 from athe_tf.results.result import AttackOutcome, Result
 from tests.page_parts import Page
 from tests.report_case import CONFIG, example_images, full_evaluation, small_evaluation, write_evaluation
@@ -187,9 +184,9 @@ def test_corruptions_are_by_name_and_severity_and_a_missing_cell_is_not_zero():
 
 def test_of_many_classes_the_lowest_are_shown_in_numerical_order():
     accuracies = [1.0 - 0.01 * number for number in range(30)]
-    assert classes.lowest(list(range(30)), accuracies) == list(range(10, 30))
+    assert attack_sections.lowest(list(range(30)), accuracies) == list(range(10, 30))
     # All that fit are shown.
-    assert classes.lowest(list(range(20)), accuracies) == list(range(20))
+    assert attack_sections.lowest(list(range(20)), accuracies) == list(range(20))
 
 
 def test_angles_of_clean_and_adversarial_images_keep_their_histograms():
@@ -222,7 +219,7 @@ def test_the_first_examples_are_shown_and_no_more_than_fit():
     examples = example_images(MOST_EXAMPLES + 3, size=2)
     result = Result.from_dict(distinct())
     result.pictures = examples
-    page = Page(section(SavedEvaluation(result)).html)
+    page = Page("".join(images(SavedEvaluation(result))))
     assert len(page.all("img")) == 3 * MOST_EXAMPLES == 36
     # Example 1 has class 1, is taken for 1 when clean and for 4 after the attack, and has a norm of 0.1.
     assert "class 1, perturbation 0.1 clean: 1 autoattack: 4 difference \N{MULTIPLICATION SIGN}5" in page.text

@@ -8,12 +8,15 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks, training
-from athe_tf.programs.callbacks.backup import Backup
-from athe_tf.programs.callbacks.best_epoch import EarlyStopping
-from athe_tf.programs.callbacks.epoch_line import EpochLine
-from athe_tf.programs.callbacks.overfitting_guard import OverfittingGuard
-from athe_tf.programs.callbacks.periods import PeriodKeeper
-from athe_tf.programs.callbacks.records import Records, last_learning_rate
+from athe_tf.programs.callbacks import (
+    Backup,
+    EarlyStopping,
+    EpochLine,
+    OverfittingGuard,
+    PeriodKeeper,
+    Records,
+    last_learning_rate,
+)
 from athe_tf.programs.run_state import RunProgress
 from athe_tf.training.averaging import EMA
 from athe_tf.training.awp import AWP

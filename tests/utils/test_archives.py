@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from athe_tf.utils.archives import Archive
+from athe_tf.data.npz import Archive
 from athe_tf.utils.errors import InputError
 
 
