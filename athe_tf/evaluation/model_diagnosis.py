@@ -150,13 +150,15 @@ def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, floa
         "scaled to [-1, 1]": 2 * x - 1,
         "scaled to [0, 255]": 255 * x,
     }
-    found = {}
-    for name, images in candidates.items():
-        logits = victim.compiled_logits(tf.convert_to_tensor(images, tf.float32)).numpy()
-        found[name] = float((logits.argmax(axis=1) == y).mean())
+    found = {name: _accuracy(victim, images, y) for name, images in candidates.items()}
     best = max(found, key=lambda name: found[name])
     _, high = wilson_interval(round(accuracy * len(y)), len(y))
     return (best, found[best]) if found[best] > max(high, accuracy + CLEARLY_BETTER) else None
+
+
+def _accuracy(victim: Victim, x, y) -> float:
+    logits = victim.compiled_logits(tf.convert_to_tensor(x, tf.float32)).numpy()
+    return float((logits.argmax(axis=1) == y).mean())
 
 
 def refuse_probabilities(diagnosis: ModelDiagnosis) -> None:

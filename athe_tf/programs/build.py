@@ -48,7 +48,7 @@ def make_net(config: TrainConfig, splits) -> keras.Model:
     if config.standardize:
         settings |= {"mean": splits.mean, "std": splits.std}
     with dtype_policy(config.precision):
-        net = models.build(config.model, splits.num_classes, **settings)
+        net = models.build(config.model, num_classes=splits.num_classes, **settings)
         if config.input_range:
             net = models.with_input_range(net, config.input_range)
     if config.freeze is not None:

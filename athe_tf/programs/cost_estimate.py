@@ -33,8 +33,7 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
     validation = 0 if splits.validation is None else len(splits.validation)
     # Passes per image of the attack that measures robust validation accuracy.
     attacked = schedule_of(make_validation_attack(config)).craft_passes(trainer.victim(training=False))
-    # That attack, a clean pass and one on what it found: scaled by network passes.
-    checks = seconds * (attacked + 2) / sum(cost) * validation / config.batch_size
+    checks = seconds_of_validation(config, attacked, cost, seconds, validation)
     total = config.epochs * (steps * seconds + checks)
     passes = sum(cost)
     weights = trainer.net.count_params()
@@ -56,6 +55,11 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
         ("memory", f"{memory:.1f} GiB at most while measuring"),
     ]
     return "\n".join(f"{name + ':':<18}{text}" for name, text in rows)
+
+
+def seconds_of_validation(config: TrainConfig, attacked: float, cost, seconds: float, images: int) -> float:
+    """The attack, a clean pass and one on what it found: scaled by network passes."""
+    return seconds * (attacked + 2) / sum(cost) * images / config.batch_size
 
 
 def seconds_per_step(trainer, config: TrainConfig, splits) -> tuple[float, str]:

@@ -5,7 +5,6 @@ accuracies under the same names. So these are literals, computed once by version
 """
 
 import hashlib
-import types
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from athe_tf.data import augment, corruptions, folder
 from athe_tf.data.augment import RandomResizedCrop
 from athe_tf.data.corruptions import names
 from athe_tf.data.corruptions.apply import Draws
-from athe_tf.data.corruptions.sources import JpegFolders
 from athe_tf.data.images import chosen_part, part_of
 from athe_tf.data.resize import resize_and_center_crop
 from athe_tf.data.splits import channel_statistics, held_out_size, hold_out
@@ -85,7 +83,14 @@ def test_the_part_that_a_recipe_is_tried_on_is_that_of_the_first_version():
 
 def test_the_files_of_a_streamed_folder_are_in_the_order_of_the_first_version(tmp_path):
     write_jpeg_folder(tmp_path, train=3, test=2)
-    splits = folder.load(f"folder:{tmp_path}", validation_size=2, image_size=8, streamed=True)
+    splits = folder.load(
+        f"folder:{tmp_path}",
+        validation_size=2,
+        image_size=8,
+        resize_size=None,
+        streamed=True,
+        skip_corrupt=False,
+    )
     found = {
         part: ["/".join(path.split("/")[-2:]).removesuffix(".JPEG") for path in getattr(splits, part).paths]
         for part in ("train", "validation", "test")
@@ -101,7 +106,7 @@ def test_the_files_of_a_streamed_folder_are_in_the_order_of_the_first_version(tm
 
 def test_the_first_images_of_imagenet_c_are_those_of_the_first_version():
     for count, expected in ((5, HELD_OUT), (20, list(range(20))), (None, list(range(20)))):
-        assert JpegFolders._chosen(types.SimpleNamespace(count=count), list(range(20))) == expected
+        assert list(chosen_part(20, count)) == expected
 
 
 def test_an_epoch_has_the_order_of_the_first_version():

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.attacks.engine.results import AttackResult, Stage, misclassified
-from athe_tf.evaluation.adversarial_examples import KEPT, examples_of
+from athe_tf.evaluation.adversarial_examples import examples_of
 from athe_tf.evaluation.attack_run import _accuracy_after_stages
 from athe_tf.evaluation.converted_model import _differences, _masking
 from athe_tf.evaluation.inputs import read_images
-from athe_tf.evaluation.model_diagnosis import _kind_of, find_better_inputs, predict_clean_images
+from athe_tf.evaluation.model_diagnosis import KEPT, _kind_of, find_better_inputs, predict_clean_images
 from athe_tf.evaluation.protocols import AttackSpec
 from athe_tf.evaluation.state_folder import FinishedAttack, merged
 from athe_tf.models.victim import Victim
