@@ -142,8 +142,9 @@ def histogram(edges: Sequence[float], groups: Sequence[tuple], title: str, x_tit
         outline = [(edges[0], 0.0)]
         for start, end, value in zip(edges[:-1], edges[1:], values, strict=True):
             outline += [(start, value), (end, value)]
-            label = f"{name}, {start:.4g} to {end:.4g}: {percent(value, 1)}"
-            plot.box(start, end, 0, value, series, label, "area")
+            if value:
+                label = f"{name}, {start:.4g} to {end:.4g}: {percent(value, 1)}"
+                plot.box(start, end, 0, value, series, label, "area")
         plot.line([*outline, (edges[-1], 0.0)], series)
     return plot.svg()
 

@@ -8,6 +8,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from athe_tf.drawing.markup import Markup, tag
 
 WIDTH = 440
@@ -26,10 +28,10 @@ class Axis:
     ticks: Sequence[tuple[float, str]]
     title: str = ""
 
-    def position(self, value: float) -> float:
-        """The position of a value, from 0 to 1."""
+    def position(self, value):
+        """The position of a value, or of each of an array, from 0 to 1."""
         if self.high == self.low:
-            return 0.5
+            return 0.5 + 0.0 * value
         return (value - self.low) / (self.high - self.low)
 
 
@@ -70,10 +72,12 @@ class Plot:
         self.parts: list[Markup] = []
         self._draw_axes()
 
-    def x(self, value: float) -> float:
+    def x(self, value):
+        """The horizontal coordinate of a value, or of each of an array."""
         return self.left + self.x_axis.position(value) * (WIDTH - self.left - self.right)
 
-    def y(self, value: float) -> float:
+    def y(self, value):
+        """The vertical coordinate of a value, or of each of an array."""
         floor = self.height - self.bottom
         return floor - self.y_axis.position(value) * (floor - self.top)
 
@@ -85,11 +89,11 @@ class Plot:
 
     def line(self, points, series: int) -> None:
         """A line through `points`, interrupted where they are not finite."""
-        path, pen_down = "", False
-        for x, y in points:
-            finite = math.isfinite(x) and math.isfinite(y)
-            path += f"{'L' if pen_down else 'M'}{_short(self.x(x))} {_short(self.y(y))}" if finite else ""
-            pen_down = finite
+        x, y = np.array([*points], float).reshape(-1, 2).T
+        path, pen_down, finite = "", False, np.isfinite(x) & np.isfinite(y)
+        for at, up, visible in zip(_coordinates(self.x(x)), _coordinates(self.y(y)), finite, strict=True):
+            path += f"{'L' if pen_down else 'M'}{at} {up}" if visible else ""
+            pen_down = visible
         dash = DASHES[series % len(DASHES)]
         self.add("path", d=path, class_=f"line {series_class(series)}", stroke_dasharray=dash)
 
@@ -97,9 +101,11 @@ class Plot:
         """The area between `(x, low, high)`."""
         if len(points) < 2:
             return
-        upper = [f"{_short(self.x(x))} {_short(self.y(high))}" for x, _, high in points]
-        lower = [f"{_short(self.x(x))} {_short(self.y(low))}" for x, low, _ in reversed(points)]
-        self.add("path", d="M" + "L".join(upper + lower) + "Z", class_=f"band {series_class(series)}")
+        x, low, high = np.array([*points], float).T
+        edge = np.append(x, x[::-1]), np.append(high, low[::-1])
+        corners = zip(_coordinates(self.x(edge[0])), _coordinates(self.y(edge[1])), strict=True)
+        path = "L".join(" ".join(corner) for corner in corners)
+        self.add("path", d=f"M{path}Z", class_=f"band {series_class(series)}")
 
     def dot(self, x: float, y: float, series: int, label: str, radius: float = 3.5) -> None:
         """A point with a tooltip."""
@@ -111,12 +117,11 @@ class Plot:
 
     def box(self, x0: float, x1: float, y0: float, y1: float, series: int, label: str, kind="bar") -> None:
         """A rectangle between two values on each axis."""
-        left, right = sorted((self.x(x0), self.x(x1)))
-        top, bottom = sorted((self.y(y0), self.y(y1)))
-        self.add(
-            "rect", tag("title", label), x=_short(left), y=_short(top), width=_short(right - left),
-            height=_short(bottom - top), class_=f"{kind} {series_class(series)}",
-        )  # fmt: skip
+        left, right = np.sort(self.x(np.array([x0, x1])))
+        top, bottom = np.sort(self.y(np.array([y0, y1])))
+        at, up, width, height = _coordinates([left, top, right - left, bottom - top])
+        look = f"{kind} {series_class(series)}"
+        self.add("rect", tag("title", label), x=at, y=up, width=width, height=height, class_=look)
 
     def marker(self, x: float, text: str) -> None:
         """A vertical line with a text above it."""
@@ -155,6 +160,11 @@ def series_class(series: int) -> str:
     return f"series{series % SERIES_COLORS}"
 
 
+def _coordinates(numbers) -> list[str]:
+    """Coordinates with one decimal, which keeps the page small."""
+    return [f"{number:.1f}".removesuffix(".0") for number in numbers]
+
+
 def _short(number: float) -> str:
-    """A coordinate with one decimal, which keeps the page small."""
-    return f"{number:.1f}".removesuffix(".0")
+    """One coordinate."""
+    return _coordinates([number])[0]

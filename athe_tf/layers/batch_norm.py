@@ -28,7 +28,7 @@ import keras
 import tensorflow as tf
 
 from athe_tf.utils import replicas
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.keras_compat import all_layers
 
 #: What one pass captured: from a layer to its batch mean and (biased) batch variance.
@@ -116,7 +116,8 @@ class BatchNorm(keras.layers.BatchNormalization):
         super().__init__(momentum=momentum, epsilon=epsilon, synchronized=synchronized, **kwargs)
 
     def call(self, inputs, training=None, mask=None):
-        check(mask is None, f"`BatchNorm` does not support masks. Received one in layer '{self.name}'.")
+        if mask is not None:
+            raise InputError(f"`BatchNorm` does not support masks. Received one in layer '{self.name}'.")
         x = tf.cast(inputs, tf.as_dtype(keras.backend.result_type(inputs.dtype, "float32")))
         mode = _mode.get()
         if self.trainable and mode.frozen is not None:

@@ -53,7 +53,7 @@ def keras_digest(model: keras.Model) -> str | None:
         whole = keras.saving.serialize_keras_object(model)
         # Without the optimizer and the loss that it was compiled with.
         config = {name: whole[name] for name in ("class_name", "config")}
-        digest = hashlib.sha256(json.dumps(_renamed(config), sort_keys=True).encode())
+        digest = hashlib.sha256(_as_text(config).encode())
         for layer in layers:
             if is_foreign(type(layer)):
                 _add_foreign_layer(digest, layer)
@@ -95,28 +95,21 @@ def _add_foreign_layer(digest, layer) -> None:
             update(digest, value)
 
 
-def _renamed(config: dict) -> Any:
-    """A config in which the names that Keras made from the names of classes, as `conv2d_3`, are numbered."""
+def _as_text(config: dict) -> str:
+    """A config as JSON, in which names that Keras made from names of classes, as `conv2d_3`, are numbered."""
     names: dict[str, str] = {}
-
-    def collect(value) -> None:
+    left: list = [config]
+    while left:
+        value = left.pop()
         if isinstance(value, dict):
             inner = value.get("config")
             name = inner.get("name") if isinstance(inner, dict) else None
             plain = re.sub(r"_\d+$", "", str(name)).replace("_", "")
             if name is not None and plain == str(value.get("class_name")).lower():
-                names.setdefault(name, f"\0{len(names)}")
+                names.setdefault(json.dumps(name), json.dumps(f"\0{len(names)}"))
             value = list(value.values())
         if isinstance(value, (list, tuple)):
-            for inner in value:
-                collect(inner)
-
-    def replaced(value):
-        if isinstance(value, dict):
-            return {key: replaced(inner) for key, inner in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [replaced(inner) for inner in value]
-        return names.get(value, value) if isinstance(value, str) else value
-
-    collect(config)
-    return replaced(config)
+            left.extend(reversed(value))
+    # A text that is a key ends with a colon, and so is no name.
+    text = re.compile(r'"(?:[^"\\]|\\.)*":?')
+    return text.sub(lambda found: names.get(found[0], found[0]), json.dumps(config, sort_keys=True))

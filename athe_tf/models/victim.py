@@ -104,10 +104,11 @@ class Victim:
 
     def digest(self) -> str | None:
         """A text that identifies the model and its weights as they are now; `None` if there is none."""
-        digests = [None if one._digest is None else one._digest() for one in (self, self.source)]
-        if None in digests or self.source is self:
-            return digests[0] if self.source is self else None
-        return f"{digests[0]}, gradients of {digests[1]}"
+        found = None if self._digest is None else self._digest()
+        if found is None or self.source is self:
+            return found
+        source = self.source.digest()
+        return None if source is None else f"{found}, gradients of {source}"
 
     def logits(self, x):
         """Logits in `attack_dtype`, whatever the model computes in."""

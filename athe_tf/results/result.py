@@ -668,13 +668,7 @@ def find_evaluation(path) -> pathlib.Path:
 
 def _finite(value):
     """The same with `None` for numbers that JSON cannot express: one NaN must not spoil a result."""
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
 
 
 def _bits(flags: np.ndarray) -> str:

@@ -64,13 +64,13 @@ def check_classes(labels, classes: int | None, name: str | None = None, remedy=N
         remedy: The last sentence of the message about labels outside of `0..classes-1`.
     """
     low, high = labels.min(), labels.max()
+    if low >= 0 and (classes is None or high < classes):
+        return
     where = "" if name is None else f" in `{name}`"
     if classes is None:
         remedy = "Remove images without a label."
-        check(low >= 0, f"Labels must not be negative. Received: {low}{where}. {remedy}")
-    else:
-        valid = low >= 0 and high < classes
-        check(valid, f"{label_rule(classes)}min={low}, max={high}{where}. {remedy}")
+        raise InputError(f"Labels must not be negative. Received: {low}{where}. {remedy}")
+    raise InputError(f"{label_rule(classes)}min={low}, max={high}{where}. {remedy}")
 
 
 def check_images(images, name="images") -> None:
@@ -137,13 +137,15 @@ def count_classes(labels, name="labels") -> int:
 def checked_batch(x, y, classes: int | None = None):
     """Images and labels as float32 and int32 arrays; raises `InputError` if they are unusable."""
     x, y = np.asarray(x), np.asarray(y)
-    check(x.ndim == 4, f"Images must have shape [N, height, width, channels]. Received: shape={x.shape}.")
-    check(len(x) > 0, "There are no images: the batch is empty.")
+    if x.ndim != 4:
+        raise InputError(f"Images must have shape [N, height, width, channels]. Received: shape={x.shape}.")
+    if not len(x):
+        raise InputError("There are no images: the batch is empty.")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    valid = y.shape == (len(x),) and np.issubdtype(y.dtype, np.integer)
-    found = f"shape={y.shape}, dtype={y.dtype}"
-    check(valid, f"Labels must be integers of shape [{len(x)}], one per image. Received: {found}.")
+    if y.shape != (len(x),) or not np.issubdtype(y.dtype, np.integer):
+        found = f"shape={y.shape}, dtype={y.dtype}"
+        raise InputError(f"Labels must be integers of shape [{len(x)}], one per image. Received: {found}.")
     low, high = float(x.min()), float(x.max())
     if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # true for NaN too
         raise out_of_range(low, high)

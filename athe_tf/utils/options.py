@@ -14,7 +14,7 @@ from typing import Any
 
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.registry import unknown_name
-from athe_tf.utils.streams import is_control
+from athe_tf.utils.streams import has_controls
 
 #: The types of options: their names in JSON Schema, and how messages call a value.
 TYPES: dict[type, tuple[str, str]] = {
@@ -79,7 +79,7 @@ def check_option(options_class, name: str, value, shown: str | None = None) -> N
         raise unknown_name(shown, str(value), rules["choices"])
     for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
         check(
-            not any(map(is_control, str(text))),
+            not has_controls(str(text)),
             f"{shown} must be a text without line breaks and other control characters. Received: {text!r}. "
             "Rename the file or folder.",
         )

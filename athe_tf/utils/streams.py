@@ -7,7 +7,6 @@ recolor, move or overwrite what a terminal shows.
 import os
 import re
 import sys
-import unicodedata
 
 from athe_tf.utils.errors import first_line
 
@@ -17,15 +16,15 @@ _ESCAPES = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]"
 )
-# Controls, separators of lines and paragraphs.
-_CATEGORIES = ("Cc", "Zl", "Zp")
-# Characters that reverse the direction of what follows.
-_DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Characters that are not shown but acted on: controls, separators of lines and paragraphs.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Controls but line breaks and tabs, and characters that reverse the direction of what follows.
+_REMOVED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def is_control(character: str) -> bool:
-    """Whether a character is not shown but acted on: line breaks, tabs, escapes."""
-    return unicodedata.category(character) in _CATEGORIES
+def has_controls(text: str) -> bool:
+    """Whether a text contains characters that are not shown but acted on: line breaks, tabs, escapes."""
+    return _CONTROLS.search(text) is not None
 
 
 def printable(text) -> str:
@@ -38,8 +37,7 @@ def printable(text) -> str:
     """
     # No encoding has lone surrogates, which JSON and names of files can contain.
     shown = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
-    kept = _ESCAPES.sub("", shown)
-    return "".join(c for c in kept if c in "\n\t" or not (is_control(c) or c in _DIRECTIONS))
+    return _REMOVED.sub("", _ESCAPES.sub("", shown))
 
 
 def one_line(text) -> str:

@@ -5,12 +5,10 @@ from benchmarks.mutation.slip import Slip
 HERE = "athe_tf/attacks/"
 FORMULAS = ("tests/attacks/test_formulas.py",)
 COSTS = "tests/attacks/test_contract.py::test_settings_that_cost_passes_are_announced"
-ROBUST = "tests/attacks/test_contract.py::test_a_robust_image_costs_exactly_what_was_announced"
 GRADIENT = "tests/attacks/test_gradient.py::"
 APGD = "tests/attacks/test_apgd.py::"
 FAB = "tests/attacks/test_fab.py::"
 SQUARE = "tests/attacks/test_square.py::"
-BLACK_BOX = "tests/attacks/test_black_box.py::"
 RAYS = "tests/attacks/test_rays.py::"
 BUDGET = ("tests/attacks/test_max_passes.py",)
 
@@ -397,15 +395,15 @@ SLIPS = (
     Slip(
         "A68",
         HERE + "apgd.py",
-        "stages, samples = self.stages(), self.eot_samples",
-        "stages, samples = self.stages(), 1",
+        "Costs(steps, samples, samples,",
+        "Costs(steps, samples, 1,",
         (COSTS + "[apgd-ce-3]",),
     ),
     Slip(
         "A69",
         HERE + "fab.py",
-        "1 if self.reuse_passes else 2, self.boundary_count",
-        "2, self.boundary_count",
+        "forward, backward = 1 if self.reuse_passes else 2,",
+        "forward, backward = 2,",
         (COSTS + "[fab-3x2]",),
     ),
     Slip(
@@ -418,8 +416,8 @@ SLIPS = (
     Slip(
         "A71",
         HERE + "gradient_attack.py",
-        '(int(self.loss == "kl"), 0)',
-        "(0, 0)",
+        'return (int(self.loss == "kl"), 0)',
+        "return (0, 0)",
         (COSTS + "[pgd-2x3]",),
     ),
     Slip(
@@ -484,5 +482,20 @@ SLIPS = (
         "unit = unit_vectors(features, axis=-1)",
         "unit = features",
         ("tests/attacks/test_feature.py::test_fn_pgd_climbs_the_loss_of_unit_features",),
+    ),
+    Slip("A81", HERE + "engine/attack.py", "tf.ones_like(success) if last else success", "success", FORMULAS),
+    Slip(
+        "A82",
+        HERE + "engine/attack.py",
+        "return self.successes(victim, x, y, tested=asked),",
+        "return success,",
+        FORMULAS,
+    ),
+    Slip(
+        "A83",
+        HERE + "engine/results.py",
+        "self.forward + self.backward) + sum(self.before)",
+        "self.forward + self.backward) + self.before[0]",
+        FORMULAS,
     ),
 )

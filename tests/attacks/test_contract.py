@@ -68,13 +68,13 @@ def small_model():
 
 
 class Case:
-    """A model, images that it classifies correctly, and a victim that counts its forward passes."""
+    """A model, images that it classifies correctly, and a victim that counts its passes."""
 
     def __init__(self):
         self.model = small_model()
         self.x = np.random.default_rng(1).uniform(size=(9, *SHAPE)).astype("float32")
         self.y = predictions(self.model, self.x)
-        self.passes = tf.Variable(0, dtype=tf.int64)
+        self.passes, self.backward = (tf.Variable(0, dtype=tf.int64) for _ in range(2))
         inner = athe_tf.victim(self.model)
         self.victim = attacks.Victim(
             lambda x: self._counted(inner.logits, x),
@@ -85,12 +85,23 @@ class Case:
         )
 
     def _counted(self, function, x):
-        self.passes.assign_add(tf.cast(tf.shape(x)[0], tf.int64))
-        return function(x)
+        images = tf.cast(tf.shape(x)[0], tf.int64)
+        self.passes.assign_add(images)
+
+        @tf.custom_gradient
+        def identity(x):
+            def back(upstream):
+                self.backward.assign_add(images)
+                return upstream
+
+            return tf.identity(x), back
+
+        return function(identity(x))
 
     def run(self, attack, batch_size=9, images=None, **kwargs):
         """`(result, forward passes)`."""
         self.passes.assign(0)
+        self.backward.assign(0)
         x, y = (self.x, self.y) if images is None else images
         result = attack.run(self.victim, x, y, seed=3, batch_size=batch_size, **kwargs)
         return result, int(self.passes.numpy())
@@ -154,10 +165,11 @@ def test_it_is_deterministic_and_independent_of_the_batch_size(attack, case):
         np.testing.assert_array_equal(getattr(one, name), getattr(large, name), err_msg=name)
 
 
-def test_it_counts_its_queries(attack, case):
+def test_it_counts_its_passes(attack, case):
     # One image at a time, so that no image stays in a batch after its success.
     result, passes = case.run(attack, batch_size=1)
     assert result.queries.sum() == passes
+    assert result.gradients.sum() == int(case.backward.numpy())
     assert (result.queries >= 1).all()
     # In larger batches solved images may stay for a while, which is not counted.
     result, passes = case.run(attack)
@@ -223,8 +235,9 @@ def test_settings_that_cost_passes_are_announced(name, case):
     norm, arguments = COSTS[name]
     attack = attacks.get(name, epsilon=EPSILON, norm=norm, **arguments)
     images = case.robust_images()
-    result, _ = case.run(attack, images=images)
+    result, passes = case.run(attack, images=images)
     assert not result.success.any()
+    assert (result.queries.sum(), result.gradients.sum()) == (passes, int(case.backward.numpy()))
     np.testing.assert_array_equal(result.passes, passes_announced(attack, case.victim, images))
 
 

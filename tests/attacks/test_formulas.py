@@ -1,7 +1,6 @@
 """Losses, single steps and constants of the attacks against their formulas, in NumPy and float64."""
 
 import math
-import types
 
 import numpy as np
 import pytest
@@ -10,12 +9,11 @@ import tensorflow as tf
 from athe_tf import attacks
 from athe_tf.attacks import apgd_steps, constraint_relaxation, losses
 from athe_tf.attacks.cascade import black_box_suspicions
-from athe_tf.attacks.engine import driver
 from athe_tf.attacks.engine.adam import Adam
 from athe_tf.attacks.engine.gradients import gradient_of, mean_gradient
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.model_checks import saturated_share
-from athe_tf.attacks.engine.results import AttackResult, RoundResult, Stage, misclassified
+from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult, Stage, misclassified
 from athe_tf.attacks.moving_radius import Walk
 from athe_tf.attacks.square import Hills
 from athe_tf.threat import threat_model
@@ -457,11 +455,10 @@ def test_zoo_keeps_its_budget_where_every_probe_is_a_suspect():
     for budget in range(5, 12):
         attack = attacks.ZOO(0.1, n_queries=budget, learning_rate=1e-9)
         found = attack.run_round(victim, x, tf.zeros([1], tf.int32), tf.range(1), rng.fold(0), 0)
-        success, queries = found.success, found.queries
-        assert not success.numpy().any()
+        assert not found.success.numpy().any()
         # An update takes up to four with the last test, and the clean query is one.
         updates = (budget - 2) // 3
-        assert queries.numpy().tolist() == [3 * updates + 1] and 3 * updates + 2 <= budget
+        assert found.queries.numpy().tolist() == [3 * updates + 1] and 3 * updates + 2 <= budget
 
 
 def test_a_window_of_square_may_hold_what_both_windows_held_and_its_share_of_what_was_never_used():
@@ -533,53 +530,99 @@ def test_a_shrinking_loop_freezes_each_row_when_it_is_done_and_tests_only_the_ot
     seen = []
 
     def body(i, state, constants):
-        value, steps = state
+        (value,) = state
         seen.append(int(tf.shape(value)[0]))
-        return [value + 1, steps + 1], value + 1 >= constants[0]
+        odd = tf.fill(tf.shape(value), i % 2)
+        return [value + 1], value + 1 >= constants[0], odd, 1 - odd
 
     def last(state, constants):
-        return [state[0] + 100, state[1]], 0
+        return [state[0] + 100], tf.ones_like(state[0])
 
-    start = [tf.zeros([count], tf.int32), tf.zeros([count], tf.int32)]
-    loop = shrinking_loop(body, start, [tf.constant(goals)], 8, last)
-    value, steps = loop.state
-    np.testing.assert_array_equal(steps, np.minimum(goals, 8))
-    np.testing.assert_array_equal(loop.steps, np.minimum(goals, 8))
+    loop = shrinking_loop(body, [tf.zeros([count], tf.int32)], [tf.constant(goals)], 8, last)
+    steps = np.minimum(goals, 8)
+    np.testing.assert_array_equal(loop.state[0], np.where(goals > 8, 108, goals))
+    np.testing.assert_array_equal(loop.steps, steps)
     np.testing.assert_array_equal(loop.tested, goals > 8)
-    np.testing.assert_array_equal(value, np.where(goals > 8, 108, goals))
+    np.testing.assert_array_equal(loop.nonfinite, steps // 2)
+    np.testing.assert_array_equal(loop.judged, (steps + 1) // 2 + (goals > 8))
     # In eighths of the batch.
     part = -(-count // 8)
     left = [int((goals > i).sum()) for i in range(len(seen))]
     np.testing.assert_array_equal(seen, [-(-n // part) * part if n < count else count for n in left])
 
 
-def test_survivors_and_stages_are_read_from_rounds():
-    result = AttackResult.before(np.zeros([5, 1, 1, 1]), np.array([True, False, False, False, False]))
-    assert result.queries.tolist() == [1] * 5 and result.norm.tolist() == [0.0] + [np.inf] * 4
-    # One was wrong from the start; two fell in rounds 0 and 2; the others went through all four.
-    result.rounds[:] = [0, 1, 3, 4, 4]
-    result.success[:] = [True, True, True, False, False]
-    result.norm[1:3] = 0.5
-    assert [result.survivors(i).tolist() for i in range(4)] == [[1, 2, 3, 4], [2, 3, 4], [2, 3, 4], [3, 4]]
-    first, second = Stage("a", 0, 2), Stage("b", 2, 2)
-    assert result.robust_after(first).tolist() == [False, False, True, True, True]
-    assert result.robust_after(second).tolist() == [False, False, False, True, True]
+def test_an_image_is_broken_only_if_the_judge_says_so_and_only_then_is_it_asked():
+    asked = []
+
+    def judge(x):
+        asked.append(np.ravel(x).tolist())
+        return tf.concat([x[:, 0, 0], 0.5 + 0 * x[:, 0, 0]], axis=1)  # class 1 below 0.5
+
+    source = attacks.Victim(lambda x: x, num_classes=2)
+    victim = attacks.Victim(judge, num_classes=2, source=source)
+    x, y = tf.reshape(tf.constant([0.1, 0.9, 0.1]), [3, 1, 1, 1]), tf.zeros([3], tf.int32)
+    seen_by_source = tf.constant([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    attack = attacks.PGD(0.1)
+    success, questions = attack.verdict(victim, x, seen_by_source, y)
+    assert success.numpy().tolist() == [True, False, False] and questions.numpy().tolist() == [1, 1, 0]
+    np.testing.assert_allclose(asked, [[0.1, 0.9]])
+    success, questions = attack.verdict(victim, x, seen_by_source, y, last=True)
+    assert success.numpy().tolist() == [True, False, True] and questions.numpy().tolist() == [1, 1, 1]
+
+
+def test_a_round_costs_its_steps_and_what_comes_before_and_after():
+    assert Costs(steps=5, forward=2, backward=3, before=(1, 4), after=2).most == 5 * (2 + 3) + 5 + 2
+    assert Costs(steps=5).most == 6
+
+
+class Scripted(attacks.Attack):
+    """Four rounds that find what a table says, image by image, and remember who came to them."""
+
+    name = "scripted"
+    restarts = 4
+    norms_found = np.array([[9, 9, 9, 9], [3, 9, 9, 9], [4, 5, 2, 9], [6, 8, 7, 9]], "float32")
+    successes = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]], bool)
+
+    def __init__(self, epsilon=0.5, norm="linf"):
+        super().__init__(epsilon, norm)
+        self.seen: list[list[int]] = [[], [], [], []]
+
+    def costs(self, victim):
+        return Costs(steps=2, backward=1)
+
+    def run_round(self, victim, x, y, ids, seed, round_index):
+        def note(ids, number):
+            self.seen[number].extend(int(name) for name in ids)
+
+        tf.numpy_function(note, [ids, round_index], [])
+        norm, success = (
+            tf.gather_nd(table, tf.stack([tf.cast(ids, tf.int32), tf.fill(tf.shape(ids), round_index)], 1))
+            for table in (self.norms_found, self.successes)
+        )
+        ones = tf.ones_like(y)
+        x_adv = x + 0.1 * tf.cast(tf.reshape(round_index + 1, [1, 1, 1, 1]), tf.float32)
+        return RoundResult(x_adv, success, 3 * ones, 2 * ones, norm, ones)
+
+
+def test_rounds_add_their_costs_keep_the_smallest_norm_and_see_only_who_is_left():
+    # The first image is wrong from the start; the second falls in the first round, the third in the third.
+    attack = Scripted()
+    x = np.full((4, 1, 1, 1), 0.25, "float32")
+    x[0] = 0.75
+    victim = attacks.Victim(lambda v: tf.concat([0.5 - v[:, 0, 0], v[:, 0, 0] - 0.5], 1), num_classes=2)
+    result = attack.run(victim, x, np.zeros(4, int), batch_size=2)
+    assert [sorted(ids) for ids in attack.seen] == [[1, 2, 3], [2, 3], [2, 3], [3]]
+    assert result.success.tolist() == [True, True, True, False]
+    assert result.norm.tolist() == [0.0, 3.0, 2.0, 6.0]
+    assert result.rounds.tolist() == [0, 1, 3, 4]
+    assert result.queries.tolist() == [1, 4, 10, 13] and result.gradients.tolist() == [0, 2, 6, 8]
+    assert result.nonfinite.tolist() == [0, 1, 3, 4]
+    np.testing.assert_allclose(np.ravel(result.x_adv), [0.75, 0.35, 0.55, 0.25])
     assert result.found.tolist() == [1, 2]
-
-
-def test_the_smaller_norm_of_several_rounds_is_kept_and_costs_add_up():
-    result = AttackResult.before(np.zeros([2, 1, 1, 1]), np.array([False, False]))
-    rows = np.array([1, 0])
-    for norm, success in (([3.0, 2.0], [False, False]), ([4.0, 1.0], [False, True])):
-        columns = (success, [5, 7], [2, 3], norm, [0, 1])
-        outcome = RoundResult(tf.fill([2, 1, 1, 1], norm[1]), *map(tf.constant, columns))
-        stage = types.SimpleNamespace(result=result, memory=None, stage=Stage("a", 0, 2))
-        solved = driver._Stage._record(stage, rows, np.zeros(2, int), outcome)
-    assert solved.tolist() == [0]
-    assert result.norm.tolist() == [1.0, 3.0] and result.success.tolist() == [True, False]
-    assert result.queries.tolist() == [15, 11] and result.gradients.tolist() == [6, 4]
-    assert result.nonfinite.tolist() == [2, 0]
-    np.testing.assert_array_equal(np.ravel(result.x_adv), [1.0, 0.0])
+    assert [result.survivors(i).tolist() for i in range(4)] == [[1, 2, 3], [2, 3], [2, 3], [3]]
+    first, second = Stage("a", 0, 2), Stage("b", 2, 2)
+    assert result.robust_after(first).tolist() == [False, False, True, True]
+    assert result.robust_after(second).tolist() == [False, False, False, True]
 
 
 # -- defaults ----------------------------------------------------------------------------------------------

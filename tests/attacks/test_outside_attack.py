@@ -108,3 +108,22 @@ def test_what_cannot_be_imported_is_named(module):
         athe_tf.attacks.get("nowhere:MyAttack", epsilon=0.02)
     with pytest.raises(InputError, match="YourAttack"):
         athe_tf.attacks.get("my_attacks:YourAttack", epsilon=0.02)
+
+
+def test_the_former_name_of_a_round_works_for_one_version():
+    with pytest.warns(DeprecationWarning, match="now called `run_round`. Rename it in Former"):
+
+        class Former(athe_tf.attacks.Attack):
+            name = "former"
+            steps = 1
+
+            def attempt(self, victim, x, y, ids, seed, round_index):
+                success = self.succeeded(victim.logits(x), y)
+                zeros, norm = y * 0, 1.0 + x[:, 0, 0, 0]
+                return athe_tf.attacks.RoundResult(x, success, zeros + 1, zeros, norm, zeros)
+
+    images, model = grey_images(4), linear_model()
+    result = Former(0.1).run(model, images, predictions(model, images))
+    assert not result.success.any() and result.queries.tolist() == [2] * 4
+    with pytest.warns(DeprecationWarning, match="now called `loss_sign`"):
+        assert Former(0.1).aim == 1.0

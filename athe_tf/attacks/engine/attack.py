@@ -1,5 +1,6 @@
 """The contract of an attack."""
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,8 @@ from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.parallel import craft_in_parallel
 from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult, misclassified
 from athe_tf.attacks.engine.schedule import Schedule, schedule_of
-from athe_tf.attacks.engine.victim import Victim, attack_dtype
-from athe_tf.attacks.engine.victim import victim as as_victim
+from athe_tf.models.victim import Victim, attack_dtype, victim_of
+from athe_tf.saving.opening import victim as as_victim
 from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
@@ -98,8 +99,8 @@ class Attack(Described):
         raise NotImplementedError
 
     def costs(self, victim: Victim) -> Costs:
-        """The passes of a round."""
-        raise NotImplementedError
+        """The passes of a round; by default one there and one back for each of `steps`."""
+        return Costs(getattr(self, "steps", None) or 1, forward=1, backward=1)
 
     def craft(self, victim: Victim, x, y, ids, seed):
         """Adversarial images for training; graph code. By default, those of all rounds one after another."""
@@ -112,6 +113,20 @@ class Attack(Described):
 
     def check_victim(self, victim: Victim) -> None:
         """Raises `NotApplicable` or `InputError` if this attack cannot be run on this victim."""
+
+    def __init_subclass__(cls, **kwargs):
+        """Accepts `attempt`, the former name of `run_round`, for one more version."""
+        super().__init_subclass__(**kwargs)
+        if "attempt" in vars(cls):
+            renamed = "The method `attempt` of an attack is now called `run_round`. Rename it in"
+            warnings.warn(f"{renamed} {cls.__name__}.", DeprecationWarning, stacklevel=2)
+            setattr(cls, "run_round", vars(cls)["attempt"])  # noqa: B010
+
+    @property
+    def aim(self) -> float:
+        """The former name of `loss_sign`."""
+        warnings.warn("`aim` is now called `loss_sign`.", DeprecationWarning, stacklevel=2)
+        return self.loss_sign
 
     @property
     def loss_sign(self) -> float:
@@ -189,15 +204,15 @@ class Attack(Described):
         x = tf.convert_to_tensor(x, attack_dtype(x))
         y = tf.cast(tf.convert_to_tensor(y), tf.int32)
         ids = tf.range(tf.shape(x)[0]) if ids is None else ids
-        seed = rng.fold(seed)
         if tf.inside_function():
+            seed = rng.fold(seed)
             if not victim.independent:
                 return self.craft(victim, x, y, ids, seed)
             return craft_in_parallel(lambda a, b, c: self.craft(victim, a, b, c, seed), x, y, ids)
         self.check_victim(victim)
         if self.schedule is not None:
             self.schedule.prepare(victim, x, y, batch_size=len(x))
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int64)
+        ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
         return self.compiled(victim, x.shape, "craft")(x, y, ids, seed)
 
     def run(
@@ -233,7 +248,7 @@ class Attack(Described):
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
         """
-        victim = as_victim(model)
+        victim = victim_of(model) if callable(model) else as_victim(model)
         if known is None:
             x, y = checked_batch(x, y, victim.num_classes)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
@@ -247,7 +262,7 @@ class Attack(Described):
         if key not in functions:
             images = tf.TensorSpec([None, *shape[1:]], tf.float32)
             labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
-            further = [tf.TensorSpec([], tf.uint32)]
+            further = []
             if which == "run_round":
                 schedule = schedule_of(self)
                 further.append(tf.TensorSpec([None] if schedule.rounds_in_parallel else [], tf.int32))
@@ -255,7 +270,11 @@ class Attack(Described):
                 further += [tf.TensorSpec([None, columns], tf.float32)] if columns else []
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(victim)
-            function = tf.function(lambda *args: method(reference(), *args), autograph=False)
+
+            def called(x, y, ids, seed, *more):
+                return method(reference(), x, y, ids, rng.fold(seed), *more)
+
+            function, seed = tf.function(called, autograph=False), tf.TensorSpec([], tf.int64)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
-            functions[key] = repeatable(function.get_concrete_function(images, labels, ids, *further))
+            functions[key] = repeatable(function.get_concrete_function(images, labels, ids, seed, *further))
         return functions[key]

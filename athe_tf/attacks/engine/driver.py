@@ -25,7 +25,6 @@ from athe_tf.attacks.engine.results import COUNTS, AttackResult, RoundResult, St
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
-from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.images_and_labels import check_classes
@@ -68,20 +67,24 @@ def run(task: AttackTask, state=None) -> AttackResult:
         result = AttackResult.before(task.x, known.correct if attack.targeted else ~known.correct)
     members = [attack] if schedule is None else schedule.members(victim)
     for member in members:
-        member.check_victim(victim)
+        if victim not in member._compiled:  # else it was checked before
+            member.check_victim(victim)
     add_stages(result, members, victim, task.max_passes)
-    budget = _pass_budget(task, members[0], result)
+    budget = None if task.max_passes is None else _pass_budget(task, members[0], result)
     saved = None if state is None else _open_state(task, state, result)
     report = None if task.progress is None else _progress_report(task, members, result)
     for member, stage in zip(members, result.stages, strict=True):
         if not result.success.all():
-            _Stage(task, member, stage, result, budget).run(saved, report)
+            admitted = None if schedule is None else schedule.admits(member, result)
+            memory = result.memory.get(member.name)
+            _Stage(task, member, stage, result, budget, member.schedule, memory, admitted).run(saved, report)
     if schedule is not None:
         chosen = np.arange(len(task.x)) < task.batch_size
         chosen = chosen if known is None or known.checked is None else known.checked
         result.queries[chosen] += schedule.check_passes[0]
         result.gradients[chosen] += schedule.check_passes[1]
-    result.notes = remarks(attack, victim, result, task.max_passes, told)
+    if schedule is not None or task.max_passes is not None:
+        result.notes = remarks(attack, victim, result, task.max_passes, told)
     return result
 
 
@@ -121,24 +124,30 @@ def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | 
             result.memory[name] = np.zeros((len(result.success), 1), np.float32)
 
 
+@dataclasses.dataclass
 class _Stage:
     """The rounds of one attack of a cascade, over the images that are still robust."""
 
-    def __init__(self, task: AttackTask, attack, stage: Stage, result: AttackResult, budget: Callable | None):
-        self.task, self.attack, self.stage, self.result, self.budget = task, attack, stage, result, budget
-        self.schedule, self.memory = attack.schedule, result.memory.get(attack.name)
-        cascade = task.attack.schedule
-        self.admitted = None if cascade is None else cascade.admits(attack, result)
+    task: AttackTask
+    attack: Any
+    stage: Stage
+    result: AttackResult
+    budget: Callable | None
+    schedule: Any
+    memory: np.ndarray | None
+    admitted: np.ndarray | None
 
     def run(self, saved: AttackState | None, report: Callable | None) -> None:
         """Runs round after round, until none or no image is left."""
         result, first = self.result, self.stage.first
-        self._prepare()
+        if self.schedule is not None:
+            self._prepare()
         index = 0
         began = time.perf_counter()
         while index < self.stage.rounds and not result.success.all():
             survivors = result.survivors(first + index)
-            groups = self._groups(survivors, index)
+            simple = self.schedule is self.budget is self.admitted is None
+            groups = [survivors] if simple else self._groups(survivors, index)
             for solved in self._outcomes(groups, index):
                 self.stage.seconds += time.perf_counter() - began
                 began = time.perf_counter()
@@ -152,8 +161,6 @@ class _Stage:
             result.rounds[left] = np.maximum(result.rounds[left], first + index)
 
     def _prepare(self) -> None:
-        if self.schedule is None:
-            return
         task = self.task
         whole = (task.x, task.y) if task.known is None or task.known.whole is None else task.known.whole
         queries = self.schedule.prepare(task.victim, *whole, task.batch_size)
@@ -203,7 +210,7 @@ class _Stage:
 
     def _workers(self, images: np.ndarray, rounds: np.ndarray) -> list[Callable]:
         """Functions that run the rounds of a batch: one for each device, or as many as there are streams."""
-        task, seed = self.task, rng.fold(self.task.seed)
+        task, seed = self.task, tf.constant(self.task.seed, tf.int64)
         in_parallel = self.schedule is not None and self.schedule.rounds_in_parallel
 
         def worker(victim, device=None):
@@ -281,13 +288,14 @@ def map_batches(workers: Sequence[Callable], batches: Iterable) -> Iterator[tupl
     for worker in workers:
         free.put(worker)
 
-    def work(batch):
+    def next_free(batch):
         worker = free.get()
         try:
             return worker(batch)
         finally:
             free.put(worker)
 
+    work = workers[0] if len(set(workers)) == 1 else next_free
     with ThreadPoolExecutor(len(workers)) as pool:
         in_flight: collections.deque = collections.deque()
         for batch in batches:
@@ -319,13 +327,12 @@ def _progress_report(task: AttackTask, members, result: AttackResult) -> Callabl
     return report
 
 
-def _pass_budget(task: AttackTask, first, result: AttackResult) -> Callable | None:
-    """A function from an attack and a round to the images that can afford it; `None` without a budget.
+def _pass_budget(task: AttackTask, first, result: AttackResult) -> Callable:
+    """A function from an attack and a round to the images that can afford it.
 
     A round is not begun if it might exceed the budget, so no image ever goes through more passes.
     """
-    if task.max_passes is None:
-        return None
+    assert task.max_passes is not None
     needed = 1 + math.ceil(first.round_passes(task.victim))
     if task.max_passes < needed:
         raise InputError(
@@ -350,9 +357,10 @@ def clean_pass(
 ) -> tuple[AttackResult, np.ndarray]:
     """The result before any attack, and the clean logits; costs one query per image."""
     logits = np.concatenate([batch.numpy() for _, batch in clean_logits(victim, x, batch_size)])
-    if victim.num_classes is None:  # known only now if the victim is a callable
-        victim.num_classes = int(logits.shape[-1])
-    check_classes(np.asarray(y), logits.shape[-1])
+    classes = int(logits.shape[-1])
+    if victim.num_classes != classes:  # known only now if the victim is a callable
+        check_classes(np.asarray(y), classes)
+        victim.num_classes = victim.num_classes or classes
     return AttackResult.before(x, succeeded(logits, y).numpy()), logits
 
 
