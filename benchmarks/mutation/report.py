@@ -22,7 +22,7 @@ SLIPS = (
         "athe_tf/results/result.py",
         "return 0 if self.robust is None else len(self.robust)",
         "return 1 if self.robust is None else len(self.robust) + 1",
-        CELLS,
+        ("tests/results/test_flags.py",),
     ),
     Slip(
         "P2",

@@ -104,6 +104,7 @@ def test_the_model_of_a_run_is_that_of_its_best_epoch(tmp_path):
     assert find_model(run.folder) == run.final
     run.best.touch()
     assert find_model(run.folder) == run.best
+    assert (run.best.name, run.final.name) == ("best.keras", "final.keras")
     assert run_of(run.best).folder == run_of(run.folder).folder == run.folder and run_of(tmp_path) is None
 
 
