@@ -3,7 +3,7 @@
 A tour, in the order of a project:
 
 * `athe_tf.models.build` makes a classifier, `athe_tf.CosineDense` is the hypersphere head;
-* `athe_tf.training.TRADES` (and its neighbours) wraps a classifier and trains it with `fit`;
+* `athe_tf.training.TRADES` (and its neighbors) wraps a classifier and trains it with `fit`;
 * `athe_tf.attacks.get("pgd-20", epsilon=8/255)` attacks anything that maps images to logits;
 * `athe_tf.evaluate` measures it, `athe_tf.export` ships it;
 * `athe_tf.zoo.load` gives small robust classifiers to start from.

@@ -146,7 +146,7 @@ class ThreatModel:
         """`x_adv` as a PNG file stores it: 8 bits per pixel, and in the ball around the 8-bit version of `x`.
 
         Every pixel goes to the nearest level. In an image that leaves the ball by that, the perturbation is
-        rounded towards zero instead.
+        rounded toward zero instead.
 
         Example:
 
@@ -219,7 +219,7 @@ class L2(ThreatModel):
     order = 2
 
     def project(self, x, x_adv):
-        # Clipping to the box only shortens the perturbation, so both constraints hold afterwards.
+        # Clipping to the box only shortens the perturbation, so both constraints hold afterward.
         return tf.clip_by_value(x + self.project_perturbation(x_adv - x), 0.0, 1.0)
 
     def stretch(self, x, delta):

@@ -116,7 +116,7 @@ class Bench:
         yield "athe_tf apgd-ce, epsilon-search", search(f"apgd-ce-{steps}")
         yield "athe_tf apgd-t, epsilon-search", search("apgd-t", **targeted)
         yield "athe_tf fmn", run(f"fmn-{BUDGET // 2 - 2}")
-        # A step differentiates all logits; towards one target it takes three passes.
+        # A step differentiates all logits; toward one target it takes three passes.
         others = self.victim.classes - 1
         yield "athe_tf fab", run(f"fab-{BUDGET // (others + 2)}")
         yield "athe_tf fab-t", run(f"fab-t-{BUDGET // (3 * others)}", n_targets=others)
@@ -264,8 +264,8 @@ def rows(found: dict[str, dict], epsilon: float) -> list[tuple]:
             (
                 name,
                 f"{quality[name]:.3f}",
-                f"{100 * np.isfinite(far).mean():.0f} %",
-                f"{100 * (far > epsilon).mean():.1f} %",
+                f"{100 * np.isfinite(far).mean():.0f}%",
+                f"{100 * (far > epsilon).mean():.1f}%",
                 f"{ran[name]['passes']:.0f}",
                 f"{ran[name]['seconds']:.0f}",
             )

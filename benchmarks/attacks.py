@@ -160,7 +160,7 @@ def compare(bench: Bench, repeats: int, wanted: str) -> str:
         best = interleaved(functions, repeats, warm_up=0)
         for who, seconds in best.items():
             ratio = "" if who == "athe_tf" else f"{seconds / best['athe_tf']:.2f}"
-            lines.append((name, who, f"{100 * robust[who]:.2f} %", f"{seconds:.2f}", ratio))
+            lines.append((name, who, f"{100 * robust[who]:.2f}%", f"{seconds:.2f}", ratio))
     return table(lines)
 
 

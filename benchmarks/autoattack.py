@@ -91,7 +91,7 @@ def compared(runs: dict[str, dict[str, tuple[float, float]]]) -> list[tuple]:
     for name in dict.fromkeys([*runs["ours"], *runs["theirs"]]):
         mine, other = (runs[who].get(name) for who in ("ours", "theirs"))
         if mine is None or other is None:
-            cells = ["-" if run is None else f"{run[0]:.2f} %" for run in (mine, other)]
+            cells = ["-" if run is None else f"{run[0]:.2f}%" for run in (mine, other)]
             lines.append((name, *cells, *[""] * 4))
         else:
             lines.append((name, *_beside(mine, other)))
@@ -107,7 +107,7 @@ def _beside(mine: tuple[float, float], other: tuple[float, float]) -> tuple[str,
     """Accuracies, their difference, seconds, and their ratio."""
     (accuracy, seconds), (their_accuracy, their_seconds) = mine, other
     return (
-        f"{accuracy:.2f} %", f"{their_accuracy:.2f} %", f"{accuracy - their_accuracy:+.2f}",
+        f"{accuracy:.2f}%", f"{their_accuracy:.2f}%", f"{accuracy - their_accuracy:+.2f}",
         f"{seconds:.1f}", f"{their_seconds:.1f}", f"{their_seconds / seconds:.2f}",
     )  # fmt: skip
 

@@ -74,7 +74,7 @@ def shown(values: Sequence[float]) -> str:
 
 def summary(folder: pathlib.Path, configs: Sequence[str], seeds: Sequence[int]) -> str:
     """The means over seeds, as a table in Markdown."""
-    rows = [("run", "seeds", "clean %", "PGD-50 (CE) %", "margin-PGD-50 x 5 %", "worst case %")]
+    rows = [("run", "seeds", "clean %", "PGD-50 (CE) %", "margin-PGD-50 x 5%", "worst case %")]
     for config in configs:
         found = list(results(folder, config, seeds).values())
         if not found:
@@ -96,8 +96,8 @@ def summary(folder: pathlib.Path, configs: Sequence[str], seeds: Sequence[int]) 
 def each_seed(folder: pathlib.Path, configs: Sequence[str], seeds: Sequence[int]) -> str:
     """The accuracies of every run, one line each."""
     return "\n".join(
-        f"{config}, seed {seed}: {100 * report['clean_accuracy']:.1f} % clean, "
-        f"{100 * report['worst_case_accuracy']:.1f} % robust"
+        f"{config}, seed {seed}: {100 * report['clean_accuracy']:.1f}% clean, "
+        f"{100 * report['worst_case_accuracy']:.1f}% robust"
         for config in configs
         for seed, report in results(folder, config, seeds).items()
     )

@@ -161,7 +161,7 @@ def projection(arguments) -> str:
                 f"{1e3 * compute:.1f}",
                 f"{1e3 * exchange:.1f}",
                 f"{batch / whole:.0f}",
-                f"{100 * share:.0f} %",
+                f"{100 * share:.0f}%",
             )
             rows.append((gpus, batch, *cells))
     return table(rows)

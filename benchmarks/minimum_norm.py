@@ -48,7 +48,7 @@ def compare(net, x, y, name: str, norm: str, steps: int, repeats: int) -> tuple:
     best = interleaved({"ours": run_ours, "theirs": run_theirs}, repeats, warm_up=0)
     return (
         f"{name} {norm}",
-        f"{100 * result.success.mean():.1f} % / {100 * success.mean():.1f} %",
+        f"{100 * result.success.mean():.1f}% / {100 * success.mean():.1f}%",
         f"{np.median(result.norm):.4g} / {np.median(lengths):.4g}",
         ", ".join(f"{np.quantile(ratios, share):.4f}" for share in (0.5, 0.05, 0.95)),
         f"{best['theirs'] / best['ours']:.2f}",
@@ -74,7 +74,7 @@ def main() -> None:
         "attack",
         "found, ours / theirs",
         "median norm",
-        "ratio: median, 5 %, 95 %",
+        "ratio: median, 5%, 95%",
         "their time over ours",
     )
     rows = [compare(net, x, y, *case, arguments.steps, arguments.repeats) for case in CASES]

@@ -129,7 +129,7 @@ def difference_cell(pairs: list[tuple[np.ndarray, np.ndarray]]) -> str:
 
 
 def paired_interval(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """The 95 % interval of the mean of `one - other` over images that both have, by the normal distribution.
+    """The 95% interval of the mean of `one - other` over images that both have, by the normal distribution.
 
     It accounts for the sampling of images, not for the variance of the training.
     """

@@ -32,7 +32,7 @@ MODELS = {
 }
 #: How many flags a card stores, and how many images with logits.
 FLAGS, PROBE = 256, 4
-MOST_BYTES = 500_000
+MAX_BYTES = 500_000
 
 
 def card_of(name: str, run: pathlib.Path, commit: str, images: np.ndarray) -> dict:
@@ -87,7 +87,7 @@ def main() -> None:
     images = first_images(PROBE)
     for name, (run, commit) in MODELS.items():
         source = RUNS / run / "best.keras"
-        if source.stat().st_size > MOST_BYTES:
+        if source.stat().st_size > MAX_BYTES:
             raise SystemExit(f"{source} is too large for the zoo: {source.stat().st_size:,} bytes.")
         shutil.copyfile(source, FOLDER / f"{name}.keras")
         text = json.dumps(card_of(name, RUNS / run, commit, images), indent=1) + "\n"

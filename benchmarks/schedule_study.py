@@ -2,7 +2,7 @@
 
     python -m benchmarks.schedule_study
 
-LeNet of a quarter of its width, without batch normalisation, Adam, 30 epochs, the last model.
+LeNet of a quarter of its width, without batch normalization, Adam, 30 epochs, the last model.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from athe_tf.programs.config import TrainConfig  # isort: skip
 RATES = (1e-3, 3e-3, 1e-2)
 # As far above the target as for MNIST in the released code.
 SCHEDULES = {"constant": None, "linear": 2.0, "cosine": 1.5}
-# Ten classes: a network that learnt nothing says the same of all images and is right in about a tenth.
+# Ten classes: a network that learned nothing says the same of all images and is right in about a tenth.
 CONVERGED = 0.2
 
 
@@ -55,8 +55,8 @@ def main() -> None:
         repeated = Repeated(config_of(schedule, arguments.norm, arguments.epsilon), splits)
         for rate in RATES:
             clean, robust = zip(*(repeated.run(seed, rate) for seed in seeds), strict=True)
-            learnt = sum(value > CONVERGED for value in clean)
-            cells[schedule, rate] = f"{shown(clean)}, {shown(robust)}, {learnt} of {len(seeds)}"
+            learned = sum(value > CONVERGED for value in clean)
+            cells[schedule, rate] = f"{shown(clean)}, {shown(robust)}, {learned} of {len(seeds)}"
             print(f"{schedule}, {rate:g}: {cells[schedule, rate]}", flush=True)
     rows: list[tuple] = [("learning rate", *(f"{name}: clean %, robust %, converged" for name in SCHEDULES))]
     rows += [(f"{rate:g}", *(cells[schedule, rate] for schedule in SCHEDULES)) for rate in RATES]

@@ -72,7 +72,7 @@ def rows(results: dict):
         seconds = sum(stage.seconds for stage in result.stages)
         yield (
             name,
-            f"{100 * robust.mean():.2f} %",
+            f"{100 * robust.mean():.2f}%",
             f"{100 * (robust.mean() - standard.mean()):+.2f}",
             f"{result.queries.mean():.1f}",
             f"{result.gradients.mean():.1f}",

@@ -188,7 +188,7 @@ def report(arguments, trainers, best, peak) -> None:
         if trainer is not None:
             passes = sum(trainer.cost())
             flops = network_flops(trainer.net) * arguments.batch_size * passes
-            share = f"{100 * flops / seconds / peak:.1f} %" if peak else ""
+            share = f"{100 * flops / seconds / peak:.1f}%" if peak else ""
         rows.append(
             (name, f"{1e3 * seconds:.1f}", f"{arguments.batch_size / seconds:.1f}", ratio, passes, share)
         )

@@ -80,9 +80,7 @@ def main() -> None:
         for seed in map(int, arguments.seeds.split(",")):
             chosen = measure(config, seed, arguments.epochs)
             gains.append(chosen[VALIDATION[1]][2] - chosen[VALIDATION[0]][2])
-            cells = [
-                f"{epoch}, {100 * own:.1f} %, {100 * test:.2f} %" for epoch, own, test in chosen.values()
-            ]
+            cells = [f"{epoch}, {100 * own:.1f}%, {100 * test:.2f}%" for epoch, own, test in chosen.values()]
             rows.append((config, str(seed), *cells, f"{100 * gains[-1]:+.2f}"))
             print(rows[-1], flush=True)
         rows.append((config, "mean", "", "", f"{100 * statistics.mean(gains):+.2f}"))

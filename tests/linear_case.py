@@ -19,7 +19,7 @@ def linear_model(classes=5, seed=0, shape=SHAPE, scale=1.0, shift=0.0):
     return model
 
 
-def grey_images(count=60, seed=1, shape=SHAPE):
+def gray_images(count=60, seed=1, shape=SHAPE):
     """Images far enough from 0 and 1 for the box not to matter."""
     return np.random.default_rng(seed).uniform(0.35, 0.65, (count, *shape)).astype("float32")
 

@@ -30,18 +30,18 @@ from tests.small_runs import after_step, small_cnn_of_one_layer, tiny_batch, tin
 
 ATTACKS = {"fast_at": attacks.PGD(0.1, step_size=0.125, steps=1), "free_at": attacks.FGSM(0.1)}
 OPTIONS: dict[str, dict] = {"free_at": {"batch_size": 16, "replays": 2}}
-# Frameworks, and how batch normalisation behaves while they craft.
+# Frameworks, and how batch normalization behaves while they craft.
 STEPS = (
     ("pgd_at", "eval"), ("alp", "eval"), ("trades", "eval"), ("fast_at", "eval"), ("free_at", "train"),
     ("llr", "frozen_clean"), ("fast_at", "train"), ("pgd_at", "batch_no_update"),
 )  # fmt: skip
 
 
-def make_trainer(framework, distribution, synchronised=True, bn_mode=None):
+def make_trainer(framework, distribution, synchronized=True, bn_mode=None):
     """The same trainer on any number of replicas."""
     with distribution.scope():
         net = tiny_net("he")
-        if synchronised:
+        if synchronized:
             synchronize(net)
         attack = ATTACKS.get(framework, attacks.PGD(0.1, steps=2))
         trainer = training.get(framework)(
@@ -74,7 +74,7 @@ def frameworks(distributions):
 
 def unsynchronised(distribution):
     """Moving statistics of each replica, after a step in which each had its own."""
-    trainer = make_trainer("pgd_at", distribution, synchronised=False)
+    trainer = make_trainer("pgd_at", distribution, synchronized=False)
     trainer.fit(distribution.train_dataset(tiny_splits(16).train, 16, seed=1), steps_per_epoch=1, verbose=0)
     moving = trainer.net.non_trainable_variables
     parts = [distribution.strategy.experimental_local_results(v.value) for v in moving]

@@ -189,7 +189,7 @@ def _parts() -> dict:
         "pixelate", "jpeg_compression",
     ]  # fmt: skip
     return {
-        "verdict": "62.4 % of 500 images withstand every attack that was run (95 % interval 58.1 to 66.6).",
+        "verdict": "62.4% of 500 images withstand every attack that was run (95% interval 58.1 to 66.6).",
         "protocol": "full",
         "command": "bin/evaluate --model=runs/demo --protocol=full --max_examples=500 --output=out",
         "settings": {"batch_size": 128, "max_examples": 500},

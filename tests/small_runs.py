@@ -17,7 +17,7 @@ SHAPE = (8, 8, 1)
 
 
 def tiny_net(head="he", seed=0, classes=4, batch_norm=True):
-    """Two layers with batch normalisation: the least that has everything a step meets."""
+    """Two layers with batch normalization: the least that has everything a step meets."""
     keras.utils.set_random_seed(seed)
     inputs = keras.Input(SHAPE)
     h = keras.layers.Conv2D(4, 3, strides=2, use_bias=False)(inputs)

@@ -12,13 +12,13 @@ import athe_tf
 from benchmarks.attackbench import Bench, measure, optimality, rows, summary
 from benchmarks.counting_victim import BUDGET, CountingVictim
 from benchmarks.timing import table
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
 ROOT = pathlib.Path(__file__).parents[1]
 FILES = ROOT / "results" / "attackbench"
 MEASURED = list(FILES.glob("*.json"))
 LINEAR = linear_model()
-IMAGES = grey_images(12)
+IMAGES = gray_images(12)
 LABELS = predictions(LINEAR, IMAGES)
 
 
@@ -95,7 +95,7 @@ def test_the_table_has_every_attack_and_leaves_out_what_failed():
     }
     lines = rows(found, 0.5)
     assert [line[0] for line in lines[1:]] == ["a", "b"]
-    assert lines[1][1:4] == ("1.000", "100 %", "33.3 %") and lines[2][1:4] == ("0.500", "67 %", "66.7 %")
+    assert lines[1][1:4] == ("1.000", "100%", "33.3%") and lines[2][1:4] == ("0.500", "67%", "66.7%")
 
 
 def test_the_summary_averages_over_models_and_leaves_out_what_failed(tmp_path):

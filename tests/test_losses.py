@@ -1,4 +1,4 @@
-"""Losses against closed forms: the floors of the normalised softmax, its gradient, KL."""
+"""Losses against closed forms: the floors of the normalized softmax, its gradient, KL."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ FLOORS = [
 
 @pytest.mark.parametrize("classes, scale, margin, floor", FLOORS)
 def test_loss_floor_of_the_simplex(classes, scale, margin, floor):
-    # The centred identity is a regular simplex; its columns point to the corners.
+    # The centered identity is a regular simplex; its columns point to the corners.
     simplex = np.eye(classes) - 1 / classes
     layer = CosineDense(classes, scale=scale, dtype="float64")
     layer.build((None, classes))

@@ -24,7 +24,7 @@ from benchmarks.results_tables import (
 
 FOLDERS = sorted(path.parent for path in RUNS.glob("*/config.json"))
 EVALUATIONS = sorted(RUNS.glob("*/evaluation*/evaluation.json"))
-# The 97.5 % quantile of Student's t with 2 degrees of freedom, from a printed table.
+# The 97.5% quantile of Student's t with 2 degrees of freedom, from a printed table.
 T2 = 4.30265
 
 

@@ -30,10 +30,10 @@ def test_starts_are_admissible_and_belong_to_the_example(norm, start):
 def test_uniform_start_fills_the_ball(norm):
     # In d dimensions the norm of a uniform point exceeds 0.9 epsilon with chance 1 - 0.9^d: all but surely
     # for l2 and l1 in 90 dimensions, and for the largest of 90 linf coordinates.
-    grey = np.full_like(IMAGES, 0.5)
+    gray = np.full_like(IMAGES, 0.5)
     epsilon = {"linf": 0.1, "l2": 0.3, "l1": 0.4}[norm]
     threat = threat_model(norm, epsilon)
-    lengths = threat.distance(grey, threat.random_start(grey, np.arange(50), 0)).numpy()
+    lengths = threat.distance(gray, threat.random_start(gray, np.arange(50), 0)).numpy()
     assert 0.9 * epsilon < lengths.min() and lengths.max() <= epsilon * (1 + 1e-5)
 
 
@@ -168,10 +168,10 @@ def test_a_projected_perturbation_is_the_nearest_in_the_ball(norm):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_stretched_perturbation_has_the_length_of_the_radius(norm):
-    grey = np.full_like(IMAGES, 0.5)
+    gray = np.full_like(IMAGES, 0.5)
     threat = threat_model(norm, {"linf": 0.1, "l2": 1.0, "l1": 0.3}[norm])
-    moved = threat.stretch(grey, RNG.choice([-0.3, 0.3], size=grey.shape).astype("float32"))
-    np.testing.assert_allclose(threat.distance(grey, moved), threat.epsilon, rtol=1e-4)
+    moved = threat.stretch(gray, RNG.choice([-0.3, 0.3], size=gray.shape).astype("float32"))
+    np.testing.assert_allclose(threat.distance(gray, moved), threat.epsilon, rtol=1e-4)
 
 
 # 8/255 is a whole number of levels, the others are not.
@@ -207,9 +207,9 @@ def test_pixels_that_are_equally_steep_share_a_step_in_l1():
 
 
 def test_a_gaussian_start_deviates_by_a_thousandth():
-    # 60,000 pixels: the deviation is known to 0.3 %, four standard errors to 1.2 %.
-    grey = np.full((200, 10, 10, 3), 0.5, "float32")
-    noise = threat_model("linf", 0.1).random_start(grey, np.arange(200), 0, "gaussian").numpy() - 0.5
+    # 60,000 pixels: the deviation is known to 0.3%, four standard errors to 1.2%.
+    gray = np.full((200, 10, 10, 3), 0.5, "float32")
+    noise = threat_model("linf", 0.1).random_start(gray, np.arange(200), 0, "gaussian").numpy() - 0.5
     np.testing.assert_allclose(noise.std(), 0.001, rtol=0.012)
     np.testing.assert_allclose(noise.mean(), 0.0, atol=2e-5)
 
@@ -226,9 +226,9 @@ NOISE = {
 @pytest.mark.parametrize("norm, kind", NOISE)
 def test_starts_are_the_same_in_every_version(norm, kind):
     epsilon, expected = NOISE[norm, kind]
-    grey = np.full((1, 2, 2, 1), 0.5, "float32")
-    start = threat_model(norm, epsilon).random_start(grey, np.array([7]), 3, kind)
-    np.testing.assert_allclose(np.ravel(start - grey), expected, atol=1e-6)
+    gray = np.full((1, 2, 2, 1), 0.5, "float32")
+    start = threat_model(norm, epsilon).random_start(gray, np.array([7]), 3, kind)
+    np.testing.assert_allclose(np.ravel(start - gray), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -272,9 +272,9 @@ def test_one_radius_per_example_is_a_vector_and_projects_each_by_its_own():
         threat = threat_model(norm, epsilon)
         np.testing.assert_array_equal(threat.radii, [np.float32(0.1), np.float32(0.4)])
         np.testing.assert_allclose(threat.length(threat.project_perturbation(delta)), lengths, rtol=1e-5)
-        grey = np.full_like(delta, 0.3)
+        gray = np.full_like(delta, 0.3)
         np.testing.assert_allclose(
-            threat.distance(grey, threat.project(grey, grey + delta)), lengths, rtol=1e-5
+            threat.distance(gray, threat.project(gray, gray + delta)), lengths, rtol=1e-5
         )
 
 
@@ -282,6 +282,6 @@ def test_one_radius_per_example_is_a_vector_and_projects_each_by_its_own():
 def test_perturbations_that_leave_the_ball_by_rounding_to_levels_are_shortened_on_both_sides(norm):
     # 1.9 levels each way; to the nearest level, 2, the image would leave the ball.
     delta = np.array([1.9, -1.9], "float32").reshape(1, 2, 1, 1) / 255
-    grey = np.full((1, 2, 1, 1), 100 / 255, "float32")
+    gray = np.full((1, 2, 1, 1), 100 / 255, "float32")
     threat = threat_model(norm, float(np.linalg.norm(np.ravel(delta), 2 if norm == "l2" else 1)))
-    np.testing.assert_allclose(255 * np.ravel(threat.eight_bit(grey, grey + delta)), [101, 99], rtol=1e-6)
+    np.testing.assert_allclose(255 * np.ravel(threat.eight_bit(gray, gray + delta)), [101, 99], rtol=1e-6)

@@ -16,7 +16,7 @@ JSON files.
 | `linearity.py` | how far is the loss from its tangent? | LLR |
 | `hessian.py` | how curved is the adversarial loss in the weights? | PAS |
 | `landscape.py` | what does the loss look like around the weights, or around the images? | PAS |
-| `gradient_scattering.py` | how much do neighbouring weights disagree about the adversarial gradient? | PAS |
+| `gradient_scattering.py` | how much do neighboring weights disagree about the adversarial gradient? | PAS |
 | `decision_map.py` | which classes lie around an image? | |
 
 Each of these files has one class: what the analysis shows and needs, its options, how it is computed and

@@ -34,7 +34,7 @@ class ClassBias(AnalysisResult):
     needs = "features"
     panels = 2
     what_to_see = (
-        "Left: lengths of class weights; with equal bars, no class is favoured by its length. Right: the "
+        "Left: lengths of class weights; with equal bars, no class is favored by its length. Right: the "
         "wrong labels that adversarial images get; a flat profile means no bias. Hollow markers: the same "
         "model with class weights of equal length (WN), where that makes a difference."
     )

@@ -34,7 +34,7 @@ class DecisionMap(AnalysisResult):
     shared = False
     what_to_see = (
         "Predicted classes around one image (the cross); each shade is a class, the lightest is the true "
-        "one. To the right: towards the adversarial image. The dashed line is the border of the attack's "
+        "one. To the right: toward the adversarial image. The dashed line is the border of the attack's "
         "ball: other classes inside it are adversarial images."
     )
     size = (5.0, 4.6)
@@ -52,7 +52,7 @@ class DecisionMap(AnalysisResult):
         cls,
         subject: Subject,
         *,
-        index: int = option(0, "Image of decision_map.", least=0),
+        index: int = option(0, "Image of decision_map.", ge=0),
         radius: float | None = argument(None, "How far the plane reaches. Defaults to three times epsilon."),
         points: int = points_option(41),
     ) -> "DecisionMap":
@@ -107,7 +107,7 @@ class DecisionMap(AnalysisResult):
             )
         ax.plot(0, 0, "x", color="#b02a00", markersize=9, markeredgewidth=2.5)
         title = f"{self.model}, true class {self.class_names[self.label]}"
-        drawing.titles(ax, f"towards the adversarial image ({unit})", f"random signs ({unit})", title)
+        drawing.titles(ax, f"toward the adversarial image ({unit})", f"random signs ({unit})", title)
 
     def _draw_classes(self, ax, steps) -> None:
         # The true class is the lightest, whether it is on the map or not.

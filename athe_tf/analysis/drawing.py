@@ -1,4 +1,4 @@
-"""Figures, and the colours of the report, for matplotlib."""
+"""Figures, and the colors of the report, for matplotlib."""
 
 import re
 import textwrap
@@ -11,7 +11,7 @@ from athe_tf.utils.errors import InputError, check_choice
 
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "ooo")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-# The dark grey of texts and reference lines.
+# The dark gray of texts and reference lines.
 INK = "#1a2128"
 DASHED = (0, (4, 2))
 # matplotlib's names of flat axes and of those with a depth.
@@ -42,14 +42,14 @@ def pyplot(backend: str | None = None) -> Any:
 
 
 def color(series: int) -> str:
-    """The colour of a series in the report, on white."""
+    """The color of a series in the report, on white."""
     found = re.search(rf"--c{series % SERIES_COLORS}: (#[0-9a-f]{{6}});", style())
     assert found is not None
     return found[1]
 
 
 def line_style(series: int) -> dict[str, Any]:
-    """Colour, dashes and marker of a line: in grey, lines differ in the latter two."""
+    """Color, dashes and marker of a line: in gray, lines differ in the latter two."""
     dash = DASHES[series % len(DASHES)]
     style = "-" if dash is None else (0, tuple(float(part) / 2 for part in dash.split()))
     return {
@@ -81,7 +81,7 @@ def bar_places(bars: int, series: int, count: int) -> list[float]:
 
 
 def histogram(ax, values, bins, series: int, label: str, dashed: bool = False) -> None:
-    """The outline of a histogram; in grey, models differ in its width."""
+    """The outline of a histogram; in gray, models differ in its width."""
     style = {"linewidth": (3.0, 1.4, 2.2, 0.9)[series % 4], "linestyle": DASHED if dashed else "-"}
     ax.hist(values, bins, histtype="step", color=color(series), label=label, **style)
 

@@ -86,7 +86,7 @@ class FNDirection(AnalysisResult):
     panels = 2
     what_to_see = (
         "Left: a demonstration in the plane, where features are the input; with FN (dashed), the steps of "
-        "attacks in the p-norm (p at the tips) are turned towards the decision boundary (grey line). Right: "
+        "attacks in the p-norm (p at the tips) are turned toward the decision boundary (gray line). Right: "
         "in the model, the cosine of the step with FN and the plain step (solid; below 1, the plain step is "
         "partly spent on the length of the features), and of the step with FN and the gradient of that "
         "length (dashed)."
@@ -125,10 +125,10 @@ class FNDirection(AnalysisResult):
             logits = subject.victim.logits(x)
             wrong = tf.argmax(logits + tf.one_hot(y, tf.shape(logits)[1], MASKED, 0.0), axis=1)
             columns = tf.transpose(weights)
-            towards = tf.math.l2_normalize(tf.gather(columns, y) - tf.gather(columns, wrong), axis=1)
+            toward = tf.math.l2_normalize(tf.gather(columns, y) - tf.gather(columns, wrong), axis=1)
 
             def product(images):
-                return tf.reduce_sum(subject.victim.features(images) * towards, axis=1)
+                return tf.reduce_sum(subject.victim.features(images) * toward, axis=1)
 
             def length(images):
                 return tf.norm(subject.victim.features(images), axis=1)

@@ -1,4 +1,4 @@
-"""How much neighbouring weights disagree about adversarial gradients, against epsilon."""
+"""How much neighboring weights disagree about adversarial gradients, against epsilon."""
 
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ class GradientScattering(AnalysisResult):
     """
 
     analysis = "gradient_scattering"
-    summary = "gradients of neighbouring weights against epsilon (PAS)"
+    summary = "gradients of neighboring weights against epsilon (PAS)"
     needs = "weights"
     panels = 2
     what_to_see = (
@@ -57,7 +57,7 @@ class GradientScattering(AnalysisResult):
             "Length of the step in a filter-normalized random direction, relative to that of each filter.",
         ),
     ) -> "GradientScattering":
-        """Measures how differently two models with neighbouring weights see their adversarial images.
+        """Measures how differently two models with neighboring weights see their adversarial images.
 
         The attack is repeated with each radius.
 

@@ -75,7 +75,7 @@ class Hessian(AnalysisResult):
 
     @classmethod
     def compute(
-        cls, subject: Subject, *, top: int = option(3, "Number of eigenvalues of hessian.", above=0)
+        cls, subject: Subject, *, top: int = option(3, "Number of eigenvalues of hessian.", gt=0)
     ) -> "Hessian":
         """Computes the largest eigenvalues of the Hessian of the adversarial loss in the weights.
 

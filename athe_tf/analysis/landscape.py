@@ -15,7 +15,7 @@ SPACES = {"weights": ("random", "eigenvectors"), "pixels": ("attack", "random")}
 TITLES = {
     ("weights", "random"): [f"random direction {i} (times filter length)" for i in (1, 2)],
     ("weights", "eigenvectors"): [f"{nth} eigenvector (length of the step)" for nth in ("1st", "2nd")],
-    ("pixels", "attack"): ["towards the adversarial image", "random signs"],
+    ("pixels", "attack"): ["toward the adversarial image", "random signs"],
     ("pixels", "random"): ["random signs 1", "random signs 2"],
 }
 MIDDLES = {
@@ -29,7 +29,7 @@ LEVELS = 12
 
 def points_option(default: int):
     """The size of a grid."""
-    return option(default, "Grid points of landscape and decision_map per direction.", least=3)
+    return option(default, "Grid points of landscape and decision_map per direction.", ge=3)
 
 
 class Landscape(AnalysisResult):
@@ -116,12 +116,12 @@ class Landscape(AnalysisResult):
         return cls(**facts, space=space, directions=directions, norm=norm, steps=steps, losses=values)
 
     @classmethod
-    def check_options(cls, options, shown=str):
+    def check_options(cls, options, display_name=str):
         known = SPACES[options.space]
         check(
             options.directions in (None, *known),
             f"In {options.space}, the directions of landscape are one of {list(known)}. Received: "
-            f"{shown('directions')}={options.directions}.",
+            f"{display_name('directions')}={options.directions}.",
         )
 
     @classmethod

@@ -48,7 +48,7 @@ class Perturbations(AnalysisResult):
         cls,
         subject: Subject,
         *,
-        count: int = argument(5, "Number of images, instead of `max_examples`.", least=1),
+        count: int = argument(5, "Number of images, instead of `max_examples`.", ge=1),
     ) -> "Perturbations":
         """Attacks a few images and shows what was added to them."""
         adversarial = subject.all_adversarial()
@@ -68,7 +68,7 @@ class Perturbations(AnalysisResult):
 
     @property
     def normalized(self) -> np.ndarray:
-        """Perturbations, each scaled so that zero is grey and the largest change is black or white."""
+        """Perturbations, each scaled so that zero is gray and the largest change is black or white."""
         delta = self.adversarial - self.clean
         largest = np.abs(delta).max(axis=(1, 2, 3), keepdims=True)
         return 0.5 + 0.5 * delta / np.maximum(largest, 1e-12)

@@ -122,19 +122,19 @@ class AnalysisResult(Picture):
             if rules["choices"] and value is not None:
                 check_choice(field.name, value, rules["choices"])
             if field.type is int:
-                above = rules["above"]
-                check_integer(field.name, value, rules["least"] if above is None else above + 1)
+                above = rules["gt"]
+                check_integer(field.name, value, rules["ge"] if above is None else above + 1)
             check(np.size(value) > 0, f"`{field.name}` must not be empty.")
         cls.check_options(own)
         return own
 
     @classmethod
-    def check_options(cls, options, shown: Callable[[str], str] = str) -> None:
+    def check_options(cls, options, display_name: Callable[[str], str] = str) -> None:
         """Raises `InputError` unless options that are flags go together.
 
         Args:
             options: Has them as attributes.
-            shown: From the name of an option to how messages call it.
+            display_name: From the name of an option to how messages call it.
         """
 
     @classmethod
@@ -167,7 +167,7 @@ class AnalysisResult(Picture):
 
         Args:
             axes: As many matplotlib axes as there are panels.
-            series: Position of the model in the picture, which decides its colour.
+            series: Position of the model in the picture, which decides its color.
             results: The results of all models in the picture.
         """
         raise NotImplementedError

@@ -7,8 +7,8 @@ adversarial images, or `run` it for the outcome of each image.
 | file | attacks |
 |---|---|
 | `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`, `pgd-scale-sweep`: gradient ascent |
-| `targets.py` | `multitargeted`: PGD towards every wrong class |
-| `feature.py` | `feature`, `fn-pgd`: PGD towards the features of other images, or through normalized ones |
+| `targets.py` | `multitargeted`: PGD toward every wrong class |
+| `feature.py` | `feature`, `fn-pgd`: PGD toward the features of other images, or through normalized ones |
 | `apgd.py`, `apgd_steps.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |
 | `constraint_relaxation.py` | `cr`: a strong attack with few passes, at any logit scale |
 | `deepfool.py`, `carlini_wagner.py`, `fab.py` | `deepfool`, `cw-l2`, `fab`, `fab-t`: the smallest norm |

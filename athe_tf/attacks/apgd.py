@@ -59,7 +59,7 @@ class APGD(GradientAttack):
             `(logits, labels, reference)` that returns one value per example.
         logit_scale: The scale of the logits that the loss sees: `"model"` (default), or a number in place
             of a hypersphere head's. `"dlr"` and `"margin"` do not depend on it.
-        larger_epsilon: For l1 only: climb in balls of 3 and 2 epsilon first, with 30 % of the steps each,
+        larger_epsilon: For l1 only: climb in balls of 3 and 2 epsilon first, with 30% of the steps each,
             as AutoAttack does. Only points of the last ball count. Defaults to `False`.
         eot_samples: For randomized models: passes over which logits and gradients are averaged at every
             point (expectation over transformation). Defaults to 1.
@@ -203,7 +203,7 @@ def check_dlr(classes: int | None) -> None:
 
 
 class APGDT(TargetRounds, APGD):
-    """APGD towards the likeliest wrong classes, one after another.
+    """APGD toward the likeliest wrong classes, one after another.
 
     Targets are ranked by the clean logits of the image. The loss is the targeted difference of logits
     ratio; with two or three classes, for which it does not exist, the difference of the two logits. Neither

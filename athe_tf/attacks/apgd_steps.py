@@ -20,7 +20,7 @@ RISING_SHARE = 0.75
 def checkpoints(steps: int) -> list[int]:
     """The steps after which the step size is reconsidered.
 
-    The first interval is 22 % of the steps, and each one is shorter by 3 %, down to 6 %. This is the counter
+    The first interval is 22% of the steps, and each one is shorter by 3%, down to 6%. This is the counter
     of the released code; the formula of the paper rounds the third of a hundred steps to 58.
 
     Example:
@@ -131,7 +131,7 @@ class MomentumSteps(StepPolicy):
 class SparseSteps(StepPolicy):
     """Sparse steps for l1: only the steepest pixels move, as many as the best point suggests.
 
-    Every 4 % of the steps the number of pixels is set by the sparsity of the best perturbation. If that
+    Every 4% of the steps the number of pixels is set by the sparsity of the best perturbation. If that
     has become sparser, the step size is reset to epsilon and the climb continues from the best point;
     otherwise the step size shrinks by 1.5, down to a tenth of epsilon.
     """

@@ -12,10 +12,10 @@ from athe_tf.utils import rng
 from athe_tf.utils.errors import check
 
 
-def query_budget(n_queries: int, least: int) -> int:
+def query_budget(n_queries: int, minimum: int) -> int:
     """The budget of an attack, the clean query included; raises `InputError` if it is too small."""
-    needed = f"at least {least} queries per image, including the clean one"
-    check(n_queries >= least, f"This attack needs {needed}. Received: n_queries={n_queries}.")
+    needed = f"at least {minimum} queries per image, including the clean one"
+    check(n_queries >= minimum, f"This attack needs {needed}. Received: n_queries={n_queries}.")
     return int(n_queries)
 
 

@@ -1,7 +1,7 @@
 """The shortest way from a point of the unit box to a hyperplane, without leaving the box.
 
 `min ||d||_p` so that `<normal, x + d> = b` and `0 <= x + d <= 1`, for p = inf, 2, 1: the step of FAB. Every
-coordinate moves towards the hyperplane, by no more than the room that the box leaves it; the norm decides
+coordinate moves toward the hyperplane, by no more than the room that the box leaves it; the norm decides
 how they share the work. All three are exact. Points are rows `[N, D]`.
 """
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from athe_tf.attacks.engine import model_checks
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_pass
-from athe_tf.attacks.engine.results import AttackResult, CleanFacts
+from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.engine.victim import victim as as_victim
@@ -34,21 +34,23 @@ class CascadeSchedule(Schedule):
         """What a reader must know about the cascade, the model and the result."""
         return [*self.attack.shortcomings(victim), *told, *self.attack.suspicions(result)]
 
-    def check_model(self, victim: Victim, x, y, known: CleanFacts | None = None) -> list[str]:
+    def check_model(self, victim: Victim, x, y, precomputed: Precomputed | None = None) -> list[str]:
         """Warnings about a model, from a batch of images; raises `InputError` for probabilities."""
-        if known is None:
+        if precomputed is None:
             _, logits = clean_pass(victim, x, y, len(x))
             model_checks.check_logits(logits)
             notes = model_checks.scale_warnings(logits, y)
             deterministic = model_checks.deterministic_logits(victim, x)
         else:
-            notes, deterministic = list(known.warnings), known.deterministic
+            notes, deterministic = list(precomputed.warnings), precomputed.deterministic
         if not deterministic and not self.attack.averages:
             notes.append(
                 "The logits of the model change from pass to pass. Use 'autoattack-rand', which averages "
                 f"{EOT_SAMPLES} passes; {self.attack.title} over-estimates its robustness."
             )
-        flat = model_checks.zero_gradients(victim, x, y) if known is None else known.zero_gradients()
+        flat = (
+            model_checks.zero_gradients(victim, x, y) if precomputed is None else precomputed.zero_gradients()
+        )
         if flat > 0:
             notes.append(
                 f"{flat:.1%} of the images have a zero gradient. Gradient attacks cannot move them; trust "
@@ -112,17 +114,17 @@ class Cascade(Attack):
         for member in self.schedule.members(victim):
             path = None if state is None else f"{state}.{member.name}.npz"
             results[member.name] = member.run(victim, x, y, state=path, **kwargs)
-        notes = [*self.shortcomings(victim), *notes, *black_box_suspicions(results)]
+        notes = [*self.shortcomings(victim), *notes, *black_box_warnings(results)]
         for result in results.values():
             result.notes = notes
         return results
 
     def table(self, result: AttackResult) -> str:
         """The cascade line by line: the robust accuracy after each attack, and its time."""
-        lines = [f"{'clean':<10} {100 * (~result.success | (result.rounds > 0)).mean():6.2f} %"]
+        lines = [f"{'clean':<10} {100 * (~result.success | (result.rounds > 0)).mean():6.2f}%"]
         for stage in result.stages:
             robust = 100 * result.robust_after(stage).mean()
-            lines.append(f"{stage.name:<10} {robust:6.2f} %  {stage.seconds:8.1f} s")
+            lines.append(f"{stage.name:<10} {robust:6.2f}%  {stage.seconds:8.1f} s")
         return "\n".join(lines)
 
     def suspicions(self, result: AttackResult) -> list[str]:
@@ -141,7 +143,7 @@ class Cascade(Attack):
         return notes
 
 
-def black_box_suspicions(results: dict[str, AttackResult]) -> list[str]:
+def black_box_warnings(results: dict[str, AttackResult]) -> list[str]:
     """Warnings about black-box attacks that are stronger than a gradient attack, each on all images."""
     accuracy = {name: float(1 - result.success.mean()) for name, result in results.items()}
     return [

@@ -109,7 +109,7 @@ class ConstraintRelaxation(Attack):
     Args:
         epsilon: Radius of the ball, in pixels of [0, 1].
         norm: `"linf"` (default) or `"l2"`. The paper has linf only. There is none in l1, where an attack of
-            this form left 54 % of the images of a model that AutoAttack leaves 19 % of.
+            this form left 54% of the images of a model that AutoAttack leaves 19% of.
         cycles: Cycles of 30 steps per target and restart; the number in `"cr-3"`. Defaults to 5.
         n_targets: Number of targets per image. Defaults to the logarithm of the number of classes, rounded
             up: 3 for 10 classes, 5 for 100, 7 for 1,000.
@@ -174,7 +174,7 @@ class ConstraintRelaxation(Attack):
         return min(CANDIDATES_PER_TARGET * self.target_count(victim), self._class_count(victim) - 1)
 
     def costs(self, victim: Victim) -> Costs:
-        """Those of a start towards a target, the longest round; each cycle tests `RELAXED` projections."""
+        """Those of a start toward a target, the longest round; each cycle tests `RELAXED` projections."""
         return Costs(self.cycles * CYCLE, forward=1, backward=1, after=1 + self.cycles * RELAXED)
 
     def split(self, victim: Victim, round_index):
@@ -183,7 +183,7 @@ class ConstraintRelaxation(Attack):
         return (round_index - TARGET_ROUNDS) % targets, (round_index - TARGET_ROUNDS) // targets
 
     def run_round(self, victim: Victim, x, y, ids, seed, round_index, memory=None) -> RoundResult:
-        """A short PGD, the ranking of the targets, or a start of each image towards one of its targets."""
+        """A short PGD, the ranking of the targets, or a start of each image toward one of its targets."""
         return tf.switch_case(
             tf.minimum(tf.reduce_min(round_index), TARGET_ROUNDS),
             [
@@ -342,7 +342,7 @@ class ConstraintRelaxation(Attack):
         return self._ball(radius).project(images, moved)
 
     def _perturbed(self, images, point, share, ids, seed):
-        """The point, pulled towards the image by a share of epsilon, and as much noise."""
+        """The point, pulled toward the image by a share of epsilon, and as much noise."""
         shrunk = self._ball(1.0 - share).project(images, point)
         noise = self._ball(share).uniform_start(images, ids, seed)
         return self.threat.project(images, shrunk + noise)

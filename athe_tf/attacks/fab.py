@@ -22,10 +22,10 @@ START_RADIUS = 0.5
 class FAB(MinimumNormAttack):
     """The fast adaptive boundary attack (Croce and Hein, 2020), in linf, l2 and l1.
 
-    It walks along the decision boundary towards the image. Every step linearizes the logits, picks the
+    It walks along the decision boundary toward the image. Every step linearizes the logits, picks the
     class whose boundary is nearest, and mixes the projections of the iterate and of the image onto it, both
     exact within [0, 1]. An adversarial iterate is kept if it is the nearest so far, and is pulled back
-    towards the image. The result does not depend on scale or shift of the logits.
+    toward the image. The result does not depend on scale or shift of the logits.
 
     A step costs two forward passes, one to test the iterate and one where the walk continues, and a backward
     pass for every other class; with many classes use `fab-t`. With `reuse_passes` one forward pass does
@@ -173,7 +173,7 @@ class FAB(MinimumNormAttack):
 
 
 class TargetedFAB(TargetRounds, FAB):
-    """FAB towards one class at a time, the likeliest of the clean image first: one backward pass per step.
+    """FAB toward one class at a time, the likeliest of the clean image first: one backward pass per step.
 
     A round is a target and a restart; images that are within epsilon are not part of the next one, so their
     `norm` is the smallest of the rounds before. Any misclassification counts.

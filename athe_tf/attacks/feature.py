@@ -1,4 +1,4 @@
-"""PGD on features: towards those of another class (Feature Attack), or normalized (Table 7)."""
+"""PGD on features: toward those of another class (Feature Attack), or normalized (Table 7)."""
 
 import weakref
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class PoolSchedule(Schedule):
 
 
 class FeatureAttack(PGD):
-    """PGD that turns the features of an image towards those of images of other classes.
+    """PGD that turns the features of an image toward those of images of other classes.
 
     For each image, target images are drawn with replacement from a pool, among those with another label.
     A round is one target: from a random start, the cosine between the penultimate features of the image and
@@ -148,7 +148,7 @@ class FeatureNormPGD(PGD):
     The length of the features cannot change the sign of a margin, so a gradient that changes the length is
     wasted. The objective here is a loss of `W^T z / ||z|| + b` (Eq. 12 of the reference; the bias of
     the head is kept): it turns the features and nothing else. Success is tested with the real logits.
-    With few steps it is the stronger attack (Table 7: PGD-2 leaves 33.75 % instead of 50.37 %).
+    With few steps it is the stronger attack (Table 7: PGD-2 leaves 33.75% instead of 50.37%).
 
     Example:
 

@@ -1,7 +1,7 @@
 """What an attack maximizes: small functions from logits to one value per example.
 
 Every loss takes `(logits, labels)`, and those that compare with something take it as `reference`:
-the clean logits for `kl`. A targeted attack maximizes the negative of a loss towards the target.
+the clean logits for `kl`. A targeted attack maximizes the negative of a loss toward the target.
 """
 
 import tensorflow as tf

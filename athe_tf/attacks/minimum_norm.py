@@ -1,6 +1,6 @@
 """What the attacks share that look for the smallest perturbation: DeepFool, C&W, FAB and RayS.
 
-They do not need epsilon to search. What they find is counted at epsilon afterwards, so one run answers for
+They do not need epsilon to search. What they find is counted at epsilon afterward, so one run answers for
 every epsilon: `(result.norm <= epsilon).mean()` is the share of images that are misclassified within it.
 """
 

@@ -74,7 +74,7 @@ class RayS(MinimumNormAttack):
         stop_on_success: bool = True,
         tolerance: float = 1e-3,
     ):
-        self.n_queries = query_budget(n_queries, least=2)
+        self.n_queries = query_budget(n_queries, minimum=2)
         super().__init__(epsilon, norm, steps=self.n_queries - 1)  # one query went to the clean image
         check_positive(tolerance=tolerance)
         self.stop_on_success, self.tolerance = stop_on_success, tolerance

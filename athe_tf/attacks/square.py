@@ -81,7 +81,7 @@ class Square(BlackBoxAttack):
         super().__init__(epsilon, norm, targeted)
         check(0 < p_init <= 1, f"`p_init` must lie in (0, 1]. Received: p_init={p_init}.")
         check_at_least(1, restarts=restarts)
-        self.n_queries = query_budget(n_queries, least=1)
+        self.n_queries = query_budget(n_queries, minimum=1)
         self.p_init, self.rescale_schedule, self.restarts = p_init, rescale_schedule, int(restarts)
         self.shared_window = shared_window
 

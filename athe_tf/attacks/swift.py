@@ -21,7 +21,7 @@ CR, APGD_T, DETECTOR, SQUARE = "cr", "apgd-t", "square-detector", "square"
 class SwiftSchedule(CascadeSchedule):
     """Which images go on to which stage, decided for each image alone."""
 
-    def admits(self, member, result: AttackResult) -> np.ndarray | None:
+    def eligible_images(self, member, result: AttackResult) -> np.ndarray | None:
         if member.name == APGD_T:
             return distances(result.memory[CR]).min(axis=1) < self.attack.come_close
         return misled(result) if member.name == SQUARE else None

@@ -80,7 +80,7 @@ class TargetRounds(Attack):
 
 
 class MultiTargeted(TargetRounds, PGD):
-    """PGD towards each wrong class in turn, on the difference of two logits (Gowal et al., 2019).
+    """PGD toward each wrong class in turn, on the difference of two logits (Gowal et al., 2019).
 
     `z_t - z_y` has no competitors: while the margin follows the leading class, and may hop between two of
     them, every target here gets all the steps. It does not depend on the logit scale. Any misclassification
@@ -111,6 +111,6 @@ class MultiTargeted(TargetRounds, PGD):
     def check_victim(self, victim: Victim) -> None:
         if self.n_targets is None and victim.num_classes is None:
             raise InputError(
-                "MultiTargeted attacks towards every wrong class, and the number of classes of "
+                "MultiTargeted attacks toward every wrong class, and the number of classes of "
                 f"'{victim.name}' is unknown. Use athe_tf.victim(model, num_classes=...), or set `n_targets`."
             )

@@ -18,7 +18,7 @@ from athe_tf.utils.where import where_rows
 MODES = ("linf", "threshold")
 
 # Two probes, a test if one of them is wrong, and the test of the last iterate.
-MOST_QUERIES_PER_UPDATE = 4
+MAX_QUERIES_PER_UPDATE = 4
 
 
 class ZOO(BlackBoxAttack):
@@ -81,7 +81,7 @@ class ZOO(BlackBoxAttack):
         super().__init__(epsilon, norm, targeted)
         check_choice("mode", mode, MODES)
         check_positive(sigma=sigma)
-        self.n_queries = query_budget(n_queries, least=1 + MOST_QUERIES_PER_UPDATE)
+        self.n_queries = query_budget(n_queries, minimum=1 + MAX_QUERIES_PER_UPDATE)
         self.mode, self.sigma, self.learning_rate = mode, sigma, learning_rate
         self.constant = constant
 
@@ -107,7 +107,7 @@ class ZOO(BlackBoxAttack):
             moved = self._move(images, x_adv, direction)
             x_adv = where_rows(success, x_adv, moved)
             tests += tf.cast(tested, tf.int32)
-            done = success | (2 * (i + 1) + tests + MOST_QUERIES_PER_UPDATE > budget)
+            done = success | (2 * (i + 1) + tests + MAX_QUERIES_PER_UPDATE > budget)
             return [x_adv, success, tests, adam, visits], done
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)

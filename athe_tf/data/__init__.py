@@ -15,7 +15,7 @@ A data set is named
 * any TensorFlow Datasets name with images and labels: `cifar10`, `mnist`, `imagenet2012`,
   `imagenette`, `cifar10_corrupted/fog_3`, `cifar10:3.0.2`.
 
-`with_extra` mixes generated or unlabelled images into the training batches of any of them; `corrupt` adds
+`with_extra` mixes generated or unlabeled images into the training batches of any of them; `corrupt` adds
 noise, blur, fog and other corruptions to images.
 
 `athe_tf.data.names` checks names without TensorFlow, so that a typo is reported at once.

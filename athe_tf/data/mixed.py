@@ -38,7 +38,7 @@ class MixedSet(ImageSource):
 
     Args:
         own: The training images.
-        extra: More images, labelled by a model or a generator.
+        extra: More images, labeled by a model or a generator.
         fraction: The fraction of extra images in a batch, between 0 and 1.
     """
 

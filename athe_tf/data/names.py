@@ -23,10 +23,10 @@ _TFDS_NAME = re.compile(r"[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2}
 
 
 #: Augmentations that crop the original of an image, so that it should not be resized before.
-OF_ORIGINALS = ("random_resized_crop", "random_resized_crop_flip")
+CROPS_ORIGINALS = ("random_resized_crop", "random_resized_crop_flip")
 #: Those that treat the images of a batch alike.
-OF_BATCHES = ("batch_crop_flip",)
-_NAMES = ("flip", "none", "pad_crop", "pad_crop_flip", "reflect_crop_flip", *OF_BATCHES, *OF_ORIGINALS)
+BATCHWISE = ("batch_crop_flip",)
+_NAMES = ("flip", "none", "pad_crop", "pad_crop_flip", "reflect_crop_flip", *BATCHWISE, *CROPS_ORIGINALS)
 
 AUGMENTATIONS = Registry("augmentation", __package__, {name: f"augment:{name}" for name in _NAMES})
 

@@ -28,7 +28,7 @@ class Splits:
         name: As given to `load`.
         train: `None` for sets that only have test images, such as `cifar10_corrupted`.
         validation: Never overlaps with `train`. `None` with `validation_size=0`, or without `train`.
-        test: The test images; for sets without labelled ones, those that the set calls validation.
+        test: The test images; for sets without labeled ones, those that the set calls validation.
         num_classes: The number of classes.
         image_shape: `(height, width, channels)`.
         class_names: One string for each class, or `None` if the classes have no names.

@@ -170,14 +170,14 @@ def _parts(name, builder, keys):
     parts = {"train": "train"} if "train" in splits else {}
     tests = [part for part in ("test", "validation") if part in splits]
     # ImageNet's test images have the label -1.
-    labelled = [part for part in tests if int(next(iter(_dataset(builder, part, keys)))[1]) >= 0]
+    labeled = [part for part in tests if int(next(iter(_dataset(builder, part, keys)))[1]) >= 0]
     check(
-        bool(labelled),
+        bool(labeled),
         f"The data set '{name}' has no test images. Expected a split 'test' or 'validation' with labels. "
         f"Received: {list(splits)}.",
     )
-    parts["test"] = labelled[0]
-    if len(labelled) == 2 and "train" in parts:
+    parts["test"] = labeled[0]
+    if len(labeled) == 2 and "train" in parts:
         parts["validation"] = "validation"
     return parts
 

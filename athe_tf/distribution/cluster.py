@@ -171,7 +171,7 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
     """Returns when every other worker answers at its address; raises `InputError` if one does not.
 
     TensorFlow itself would wait forever without a message. Meanwhile this process answers at its own address;
-    TensorFlow uses the address afterwards.
+    TensorFlow uses the address afterward.
     """
     deadline = time.monotonic() + seconds
     missing = [address for i, address in enumerate(cluster.workers) if i != cluster.index]

@@ -24,7 +24,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A horizontal bar: a label, a share of 1, its 95 % interval, and the number of its colour."""
+    """A horizontal bar: a label, a share of 1, its 95% interval, and the number of its color."""
 
     label: str
     share: float
@@ -39,7 +39,7 @@ def figure(chart: Markup, caption: str, legend: Sequence[str] = (), boxes: Seque
         chart: The drawing.
         caption: The text below it.
         legend: Names of the series, in the order of their lines.
-        boxes: The colours of the series, if they are bars.
+        boxes: The colors of the series, if they are bars.
     """
     parts = [chart]
     if len(legend) > 1:
@@ -75,7 +75,7 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, title: str, marker=No
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
-    """Horizontal bars of accuracies with their intervals, from 0 to 100 %; screen readers read the values."""
+    """Horizontal bars of accuracies with their intervals, from 0 to 100%; screen readers read the values."""
     row, top, bottom, right = 26, 6, 26, 62
     left = 12 + LETTER * min(max(len(bar.label) for bar in bars), MOST_LETTERS)
     scale = WIDTH - left - right
@@ -84,7 +84,7 @@ def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
     for tick in (0, 25, 50, 75, 100):
         at = left + scale * tick / 100
         parts.append(tag("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=top, y2=height - bottom, class_="grid"))
-        parts.append(tag("text", f"{tick} %", x=f"{at:.1f}", y=height - 8, text_anchor="middle"))
+        parts.append(tag("text", f"{tick}%", x=f"{at:.1f}", y=height - 8, text_anchor="middle"))
     for number, bar in enumerate(bars):
         parts.extend(_bar(bar, top + row * number, row, left, scale))
     values = ", ".join(f"{bar.label} {percent(bar.share, 1)}" for bar in bars)
@@ -136,7 +136,7 @@ def histogram(edges: Sequence[float], groups: Sequence[tuple], title: str, x_tit
     shares = [(name, _shares(counts)) for name, counts in groups]
     highest = max((value for _, values in shares for value in values), default=0.0) or 1.0
     y = number_axis(0.0, 1.08 * highest, "", wanted=4)
-    y = dataclasses.replace(y, ticks=[(value, f"{100 * value:.4g} %") for value, _ in y.ticks])
+    y = dataclasses.replace(y, ticks=[(value, f"{100 * value:.4g}%") for value, _ in y.ticks])
     plot = Plot(number_axis(edges[0], edges[-1], x_title, wanted=6), y, title)
     for series, (name, values) in enumerate(shares):
         outline = [(edges[0], 0.0)]

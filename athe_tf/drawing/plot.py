@@ -1,7 +1,7 @@
 """A drawing area with two axes, as inline SVG.
 
-Colours are classes (`series0`, `series1`, ...) that the style sheet defines for light and dark pages; lines
-also differ in their dashes, for readers who cannot distinguish the colours.
+Colors are classes (`series0`, `series1`, ...) that the style sheet defines for light and dark pages; lines
+also differ in their dashes, for readers who cannot distinguish the colors.
 """
 
 import dataclasses
@@ -36,8 +36,8 @@ class Axis:
 
 
 def share_axis(title: str) -> Axis:
-    """0 to 100 %."""
-    return Axis(0.0, 1.0, [(tick / 100, f"{tick} %") for tick in (0, 25, 50, 75, 100)], title)
+    """0 to 100%."""
+    return Axis(0.0, 1.0, [(tick / 100, f"{tick}%") for tick in (0, 25, 50, 75, 100)], title)
 
 
 def number_axis(low: float, high: float, title: str, wanted: int = 5) -> Axis:

@@ -9,7 +9,7 @@ from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.threat import LEVELS, nearest_level
 
 # Examples that are kept per attack, and in total.
-KEPT = 10
+MAX_EXAMPLES = 10
 
 Examples = dict[str, np.ndarray]
 
@@ -25,7 +25,7 @@ def examples_of(result: AttackResult, rows: np.ndarray, inputs: EvaluationInputs
     | `norm` | length of the perturbation in the attack's norm |
     | `index` | position in the data set |
     """
-    found = result.found[:KEPT]
+    found = result.found[:MAX_EXAMPLES]
     rows, norms = rows[found], result.norm[found]
     clean, adversarial = inputs.images[rows], result.x_adv[found]
     before = after = np.zeros(0)
@@ -45,7 +45,7 @@ def examples_of(result: AttackResult, rows: np.ndarray, inputs: EvaluationInputs
     }
 
 
-def choose_examples(collected: list[Examples], most: int = KEPT) -> Examples | None:
+def choose_examples(collected: list[Examples], most: int = MAX_EXAMPLES) -> Examples | None:
     """At most `most` examples, of all attacks in turn; images repeat only if there are no others."""
     places = [(which, place) for which, e in enumerate(collected) for place in range(len(e["index"]))]
     chosen: list[tuple[int, int]] = []

@@ -72,7 +72,7 @@ def evaluate_corruptions(
 
         * `accuracy`: from each corruption to a list, one value per severity;
         * `mca`: the mean over all cells of the standard corruptions, and `mean_error`, 1 minus that, which
-          papers on CIFAR call the (unnormalised) corruption error;
+          papers on CIFAR call the (unnormalized) corruption error;
         * `mce`: only on ImageNet-C with all its cells, the mean over corruptions of the ratio of the error to
           AlexNet's;
         * `groups`: the mean of noise, blur, weather and digital;

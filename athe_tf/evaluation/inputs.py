@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.model_checks import zero_gradients
-from athe_tf.attacks.engine.results import AttackResult, CleanFacts
+from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation import model_diagnosis
@@ -110,7 +110,7 @@ class EvaluationInputs:
             known = dataclasses.replace(known, whole=whole, checked=ids < self.batch_size)
         x, y = self.images[rows], self.labels[rows]
         kwargs |= {"seed": self.seed, "batch_size": self.batch_size}
-        return attack.run(self.victim, x, y, ids=ids, known=known, **kwargs)
+        return attack.run(self.victim, x, y, ids=ids, precomputed=known, **kwargs)
 
     def check_model(self, attack: Attack, rows: slice) -> list[str]:
         """What an attack on these images says about the model."""
@@ -118,8 +118,8 @@ class EvaluationInputs:
         known = self._known(np.arange(len(self.images))[rows])
         return schedule_of(attack).check_model(self.victim, x, y, known)
 
-    def _known(self, rows: np.ndarray) -> CleanFacts:
-        return CleanFacts(
+    def _known(self, rows: np.ndarray) -> Precomputed:
+        return Precomputed(
             correct=self.clean.correct[rows],
             deterministic=self.diagnosis.deterministic,
             warnings=self.diagnosis.scale_warnings,

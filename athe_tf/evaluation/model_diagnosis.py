@@ -15,7 +15,7 @@ from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.images_and_labels import check_classes
 
 # Images that are tested, and those whose logits are kept, for warnings and for angles.
-IMAGES, KEPT = 200, 1000
+IMAGES, MAX_EXAMPLES = 200, 1000
 # The smallest normal float32: its logarithm is finite.
 SMALLEST = float(np.finfo(np.float32).tiny)
 # Another range of inputs must be better by this much, and by more than chance explains.
@@ -45,9 +45,11 @@ def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> Cle
         _check_shape(victim, values, len(images[start : start + batch_size]), labels)
         correct.append(~misclassified(logits, labels[start : start + batch_size]).numpy())
         confidence.append(confidences(values))
-        if start < KEPT:
+        if start < MAX_EXAMPLES:
             kept.append(values)
-    return CleanPredictions(np.concatenate(correct), np.concatenate(confidence), np.concatenate(kept)[:KEPT])
+    return CleanPredictions(
+        np.concatenate(correct), np.concatenate(confidence), np.concatenate(kept)[:MAX_EXAMPLES]
+    )
 
 
 def _logits(victim: Victim, images, batch_size: int):
@@ -109,7 +111,7 @@ class ModelDiagnosis:
             warnings.append(
                 "The model seems to expect other inputs than images in [0, 1]: its accuracy is "
                 f"{self.accuracy:.1%} on the images as they are, and {accuracy:.1%} when they are {how}. Put "
-                "the normalisation inside the model: athe_tf.models does it for you."
+                "the normalization inside the model: athe_tf.models does it for you."
             )
         return warnings
 
@@ -143,10 +145,10 @@ def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDi
 
 
 def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, float] | None:
-    """The usual normalisation of inputs under which a model is clearly better than with [0, 1], if any."""
+    """The usual normalization of inputs under which a model is clearly better than with [0, 1], if any."""
     mean, std = x.mean(axis=(0, 1, 2)), np.maximum(x.std(axis=(0, 1, 2)), 1 / 255)
     candidates = {
-        "standardised (mean 0, variance 1)": (x - mean) / std,
+        "standardized (mean 0, variance 1)": (x - mean) / std,
         "scaled to [-1, 1]": 2 * x - 1,
         "scaled to [0, 255]": 255 * x,
     }

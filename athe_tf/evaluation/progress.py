@@ -54,7 +54,7 @@ class ProgressDisplay:
 
     On a terminal, a bar with the accuracy so far and the time left in the current attack:
 
-        2 of 4, pgd-20  [##########..............]  41 %   robust 63.1 %   17 passes per image   12.0 s left
+        2 of 4, pgd-20  [##########..............]  41%   robust 63.1%   17 passes per image   12.0 s left
 
     The time left assumes that no further adversarial example is found, so it is an upper bound. Elsewhere,
     one line for each attack that has finished, and one every minute while an attack takes longer.
@@ -117,7 +117,7 @@ class ProgressDisplay:
             return self.clear()
         text = f"not run: {outcome.not_run}"
         if outcome.robust is not None:
-            text = f"{100 * outcome.accuracy:.2f} %, {format_duration(outcome.seconds)}, "
+            text = f"{100 * outcome.accuracy:.2f}%, {format_duration(outcome.seconds)}, "
             text += f"{sum(outcome.passes_per_image.values()):.0f} passes per image"
         print(one_line(f"{outcome.name}: {text}"), file=self.stream, flush=True)
 

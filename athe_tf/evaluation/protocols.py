@@ -130,7 +130,7 @@ def _linf(epsilon: float, name: str, summary: str, *attacks: AttackSpec, **other
 _ALL = (
     Protocol(
         "quick",
-        "FGSM, PGD-20 on cross-entropy, on the margin and towards 9 targets: a first look in minutes",
+        "FGSM, PGD-20 on cross-entropy, on the margin and toward 9 targets: a first look in minutes",
         (
             *_attacks("fgsm", "pgd-20", "cw-linf-20"),
             AttackSpec("multitargeted-20", settings={"n_targets": 9}),
@@ -257,7 +257,7 @@ _ALL = (
     _linf(
         8 / 255,
         "llr",
-        "PGD on the margin, MultiTargeted and DeepFool, as used for local linearity regularisation",
+        "PGD on the margin, MultiTargeted and DeepFool, as used for local linearity regularization",
         *_attacks("cw-linf-50", "multitargeted-20", "deepfool-100"),
     ),
     Protocol(

@@ -209,15 +209,15 @@ def outputs_are_logits(probe: SanityProbe) -> Check:
 
 
 def inputs_are_images(probe: SanityProbe) -> Check:
-    """A model that expects normalised inputs would be measured on images it was not made for."""
+    """A model that expects normalized inputs would be measured on images it was not made for."""
     accuracy, better = probe.inputs.diagnosis.accuracy, probe.inputs.diagnosis.better_inputs
     if better is None:
-        detail = "No usual normalisation of the inputs gives a higher accuracy than images in [0, 1]."
+        detail = "No usual normalization of the inputs gives a higher accuracy than images in [0, 1]."
         return Check(PASSED, detail, {"accuracy": accuracy})
     return Check(
         FAILED,
         f"The accuracy is {accuracy:.1%} on images in [0, 1], and {better[1]:.1%} when they are {better[0]}: "
-        "put the normalisation inside the model.",
+        "put the normalization inside the model.",
         {"accuracy": accuracy, "accuracy otherwise": better[1]},
     )
 
@@ -232,7 +232,7 @@ def model_is_deterministic(probe: SanityProbe) -> Check:
 
 
 def images_are_independent(probe: SanityProbe) -> Check:
-    """Batch normalisation in training mode would make an image's logits depend on its batch."""
+    """Batch normalization in training mode would make an image's logits depend on its batch."""
     if not probe.inputs.diagnosis.deterministic:
         raise NotApplicable("the model is randomized.")
     logits = probe.inputs.victim.compiled_logits

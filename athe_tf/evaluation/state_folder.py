@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_arrays
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.evaluation.adversarial_examples import KEPT, Examples
+from athe_tf.evaluation.adversarial_examples import MAX_EXAMPLES, Examples
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.jobs.journal import Expected, Journal
 from athe_tf.jobs.ownership import OWNER, check_state_folder
@@ -140,9 +140,9 @@ class StateFolder:
         examples = {name: array for name, array in arrays.items() if name not in expected}
         lengths = {array.shape[:1] for array in examples.values()}
         known = examples.keys() == {EXAMPLE + name for name in EXAMPLE_ARRAYS}
-        if not known or len(lengths) != 1 or len(arrays[EXAMPLE + "index"]) > KEPT:
+        if not known or len(lengths) != 1 or len(arrays[EXAMPLE + "index"]) > MAX_EXAMPLES:
             raise journal.damaged(
-                f"expected arrays of one length, at most {KEPT}: {', '.join(EXAMPLE_ARRAYS)}"
+                f"expected arrays of one length, at most {MAX_EXAMPLES}: {', '.join(EXAMPLE_ARRAYS)}"
             )
         return arrays
 
@@ -212,7 +212,7 @@ def merged(parts: Sequence[dict[str, np.ndarray]], rows: Sequence[np.ndarray]) -
     if missed is not None:  # in another shard, perhaps, no image had to be attacked
         return missed
     # Of the first adversarial examples of each shard, the first ones of the whole set.
-    first = np.argsort(np.concatenate([part[EXAMPLE + "index"] for part in parts]))[:KEPT]
+    first = np.argsort(np.concatenate([part[EXAMPLE + "index"] for part in parts]))[:MAX_EXAMPLES]
     whole = {}
     for name in parts[0]:
         arrays = [part[name] for part in parts]

@@ -89,7 +89,7 @@ def _their_accuracy(peer: str, task: PeerTask) -> float:
         raise InputError(message) from error
     tf.random.set_seed(task.inputs.seed)
     state = np.random.get_state()
-    np.random.seed(task.inputs.seed)  # ART draws from this generator; restored afterwards
+    np.random.seed(task.inputs.seed)  # ART draws from this generator; restored afterward
     try:
         flags = [_robust(task, x, y, make(x, y)) for x, y in task.batches()]
     finally:

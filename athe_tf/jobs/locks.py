@@ -26,7 +26,7 @@ UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 def locked(folder: str | pathlib.Path, name: str = LOCK) -> Iterator[None]:
     """A context in which no other process can lock the same name in a folder.
 
-    Creates the folder. Afterwards the lock file is removed, and so are folders that were created and are
+    Creates the folder. Afterward the lock file is removed, and so are folders that were created and are
     still empty.
 
     Args:
@@ -55,7 +55,7 @@ def locked(folder: str | pathlib.Path, name: str = LOCK) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held(folder: str | pathlib.Path, *inside: str) -> Iterator[pathlib.Path]:
+def locked_folder(folder: str | pathlib.Path, *inside: str) -> Iterator[pathlib.Path]:
     """A context in which no other process writes to a folder; removes what a killed one left.
 
     Args:

@@ -1,4 +1,4 @@
-"""Keras layers: the hypersphere head, batch normalisation with modes for attacks, the head of an ensemble."""
+"""Keras layers: the hypersphere head, batch normalization with modes for attacks, the head of an ensemble."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Batch normalisation that equals PyTorch's, with modes for crafting adversarial examples in training.
+"""Batch normalization that equals PyTorch's, with modes for crafting adversarial examples in training.
 
 `BatchNorm` behaves as Keras users expect: batch statistics and an update of the moving ones with
 `training=True`, moving statistics with `training=False`. Crafting adversarial examples during training
@@ -10,13 +10,13 @@ needs other modes, which context managers around the call of the model select:
     with capture_batch_statistics() as statistics:
         net(x, training=True)                   # a normal pass that also records its statistics
     with frozen_batch_statistics(statistics):
-        net(x_adv, training=True)               # normalised by the statistics of x; nothing changes
+        net(x_adv, training=True)               # normalized by the statistics of x; nothing changes
 
 The mode is read when the layer is called, which inside `tf.function` and `tf.while_loop` means: when it is
 traced. Enter the context in the function that calls the model (with a strategy: in the replica's function),
 not around the call of something already compiled. There are two exceptions: a layer with `trainable=False`
-uses its moving statistics, as in Keras, and other batch normalisation layers ignore the modes;
-`foreign_batch_norms` finds those.
+uses its moving statistics, as in Keras, and other batch normalization layers ignore the modes;
+`third_party_batch_norms` finds those.
 """
 
 import contextlib
@@ -82,9 +82,9 @@ def frozen_batch_statistics(statistics: BatchStatistics) -> contextlib.AbstractC
 
 @keras.saving.register_keras_serializable(package="athe_tf")
 class BatchNorm(keras.layers.BatchNormalization):
-    """Batch normalisation over all axes but the last, equal to PyTorch's `BatchNorm2d`.
+    """Batch normalization over all axes but the last, equal to PyTorch's `BatchNorm2d`.
 
-    Batches are normalised by their biased variance, while the moving variance follows the unbiased one;
+    Batches are normalized by their biased variance, while the moving variance follows the unbiased one;
     Keras' own layer uses the biased one for both. Statistics are float32 under mixed precision. First and
     second derivatives are exact. The module's docstring describes the modes for crafting.
 
@@ -110,7 +110,7 @@ class BatchNorm(keras.layers.BatchNormalization):
     def __init__(self, momentum: float = 0.9, epsilon: float = 1e-5, synchronized: bool = False, **kwargs):
         check(
             kwargs.pop("axis", -1) == -1 and not kwargs.pop("renorm", False),
-            "`BatchNorm` normalises the last axis and does not support `renorm`. Use "
+            "`BatchNorm` normalizes the last axis and does not support `renorm`. Use "
             "`keras.layers.BatchNormalization` instead.",
         )
         super().__init__(momentum=momentum, epsilon=epsilon, synchronized=synchronized, **kwargs)
@@ -234,8 +234,8 @@ def synchronize(model: keras.Model) -> None:
             layer.synchronized = True
 
 
-def foreign_batch_norms(model: keras.Model) -> list[keras.layers.Layer]:
-    """The batch normalisations of `model`, nested ones included, that ignore the modes above."""
+def third_party_batch_norms(model: keras.Model) -> list[keras.layers.Layer]:
+    """The batch normalizations of `model`, nested ones included, that ignore the modes above."""
     return [
         layer
         for layer in all_layers(model)

@@ -96,11 +96,11 @@ class CosineDense(keras.layers.Layer):
             or more; the attribute `scale` is then that number. Defaults to `15.0`.
         normalize_features: FN. Defaults to `True`.
         normalize_weights: WN. Defaults to `True`.
-        angular: Output `-scale * theta`; needs both normalisations. Defaults to `False`.
+        angular: Output `-scale * theta`; needs both normalizations. Defaults to `False`.
         weight_norm: How WN interacts with the optimizer. `"differentiable"` (default) differentiates through
             `W / ||W||`, which suits weight averaging and weight perturbation. `"project"` keeps the
             stored kernel at unit norm: after each update it is projected, and the gradient is
-            Euclidean (the released code on one device). `"straight_through"` normalises in the
+            Euclidean (the released code on one device). `"straight_through"` normalizes in the
             forward pass and treats that as the identity in the backward pass (the released code on
             several devices, which the paper used).
         kernel_initializer: Defaults to uniform in `+-1/sqrt(features)`, PyTorch's default.
@@ -132,7 +132,7 @@ class CosineDense(keras.layers.Layer):
         check_choice("weight_norm", weight_norm, WEIGHT_NORMS)
         if angular and not (normalize_features and normalize_weights):
             raise InputError(
-                "`angular=True` needs cosines, so both features and weights must be normalised. Received: "
+                "`angular=True` needs cosines, so both features and weights must be normalized. Received: "
                 f"normalize_features={normalize_features}, normalize_weights={normalize_weights}. "
                 "Use angular=False for FN or WN alone."
             )
@@ -178,7 +178,7 @@ class CosineDense(keras.layers.Layer):
         return unit
 
     def similarities(self, features):
-        """What is scaled: cosines if both sides are normalised, inner products otherwise."""
+        """What is scaled: cosines if both sides are normalized, inner products otherwise."""
         features = ops.cast(features, self.numeric_dtype)
         if self.normalize_features:
             features = unit_vectors(features, axis=-1)

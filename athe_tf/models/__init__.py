@@ -24,7 +24,7 @@
 | `preact_resnet18` | pre-activation ResNet18, shortcuts from the activated tensor, last BN | Rice et al. |
 | `preact_resnet18_fast` | the same, shortcuts from the block's input, no last BN | FastAT, GradAlign |
 | `preact_resnet18_nfgsm` | the same, shortcuts from the block's input, last BN | N-FGSM |
-| `vgg16`, `vgg16-W` | VGG16 with batch normalisation and one dense layer | Liu et al. 2020 |
+| `vgg16`, `vgg16-W` | VGG16 with batch normalization and one dense layer | Liu et al. 2020 |
 
 W is the width of Liu et al., in sixteenths of the standard network: `resnet18-8` has 32 to 256 channels,
 `resnet18-16` is `resnet18`; pre-activation ResNets take it too. To add a model, write a function and add

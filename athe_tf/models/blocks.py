@@ -1,4 +1,4 @@
-"""The layers that the networks share, with PyTorch's padding and seeded initialisers."""
+"""The layers that the networks share, with PyTorch's padding and seeded initializers."""
 
 import math
 
@@ -15,12 +15,12 @@ class Blocks:
     """Applies layers to a tensor, one seed and one name for each.
 
     Args:
-        seed: Every initialiser is a function of this seed and the position of its layer.
+        seed: Every initializer is a function of this seed and the position of its layer.
         activation: One of `athe_tf.models.ACTIVATIONS`.
         dropout: Rate of the dropouts that a network has; 0 for none.
 
     Attributes:
-        he_normal: Initialise convolutions by He's normal over the outgoing connections, as wide ResNets
+        he_normal: Initialize convolutions by He's normal over the outgoing connections, as wide ResNets
             do, and not by PyTorch's default, uniform in +-1/sqrt(fan_in).
         pad_far_side: Pad convolutions with a stride of 2 by one pixel at the right and at the bottom, as
             TensorFlow's "same" does for even images, and not on all sides, as PyTorch does.
@@ -56,7 +56,7 @@ class Blocks:
         return keras.layers.Activation(self.activation, name=name)(x)
 
     def norm_act(self, x, *, name: str):
-        """Batch normalisation, named `name`, and the activation."""
+        """Batch normalization, named `name`, and the activation."""
         return self.act(self.norm(x, name=name), name=f"{name}_act")
 
     def dense(self, x, units: int, *, name: str, dtype=None):
@@ -73,11 +73,11 @@ class Blocks:
         return keras.layers.Dropout(self.dropout_rate, seed=self._next_seed(), name=name)(x)
 
     def uniform(self, limit: float):
-        """An initialiser, uniform in +-`limit`."""
+        """An initializer, uniform in +-`limit`."""
         return keras.initializers.RandomUniform(-limit, limit, seed=self._next_seed())
 
     def normal(self, deviation: float):
-        """An initialiser, normal with this standard deviation."""
+        """An initializer, normal with this standard deviation."""
         return keras.initializers.RandomNormal(stddev=deviation, seed=self._next_seed())
 
     def _conv_initializer(self, limit: float):
@@ -89,7 +89,7 @@ class Blocks:
 
     def _next_seed(self) -> int:
         self._layers += 1
-        # Two runs whose seeds differ by one must not share an initialiser.
+        # Two runs whose seeds differ by one must not share an initializer.
         return (self.seed * 10007 + self._layers) % 2**31
 
 

@@ -50,14 +50,14 @@ def keras_digest(model: keras.Model) -> str | None:
         layers = all_layers(model)
         # A layer may keep a Python function from elsewhere, as `Lambda` does.
         kept = (value for layer in layers for value in vars(layer).values())
-        if any(isinstance(value, types.FunctionType) and is_foreign(value) for value in kept):
+        if any(isinstance(value, types.FunctionType) and is_third_party(value) for value in kept):
             return None
         whole = keras.saving.serialize_keras_object(model)
         # Without the optimizer and the loss that it was compiled with.
         config = {name: whole[name] for name in ("class_name", "config")}
         digest = hashlib.sha256(_as_text(config).encode())
         for layer in layers:
-            if is_foreign(type(layer)):
+            if is_third_party(type(layer)):
                 _add_foreign_layer(digest, layer)
     except Exception:  # a layer from elsewhere may have no config, or none that works
         return None
@@ -67,14 +67,14 @@ def keras_digest(model: keras.Model) -> str | None:
     return digest.hexdigest()
 
 
-def is_foreign(thing: Any) -> bool:
+def is_third_party(thing: Any) -> bool:
     """Whether a class or a function comes from elsewhere, so that no version number tells what it does."""
     return thing.__module__.partition(".")[0] not in _KNOWN
 
 
 def source_of(attack_class: type) -> dict[str, str]:
     """The source code of an attack from elsewhere, as an entry of an identity; empty for those of athe_tf."""
-    if not is_foreign(attack_class):
+    if not is_third_party(attack_class):
         return {}
     try:
         return {"code of the attack": text_digest(inspect.getsource(attack_class))}

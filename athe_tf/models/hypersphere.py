@@ -31,7 +31,7 @@ def to_hypersphere(
 
     All other layers are shared with `model`: training one model trains the other. The class weights are
     copied, so each class keeps its direction; the bias and the norms of the weights are dropped. This changes
-    the predictions, so fine-tune the model afterwards.
+    the predictions, so fine-tune the model afterward.
 
     Example:
 

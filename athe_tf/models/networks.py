@@ -37,7 +37,7 @@ def small_cnn(x, blocks: Blocks) -> keras.KerasTensor:
 
 
 def lenet(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
-    """Two 5x5 convolutions with max pooling and a dense layer of 1024 features, without normalisation.
+    """Two 5x5 convolutions with max pooling and a dense layer of 1024 features, without normalization.
 
     The MNIST network of Madry et al. and of periodic adversarial scheduling.
 
@@ -46,7 +46,7 @@ def lenet(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
     """
     check_size("lenet", x, 4)
     for index, standard in enumerate((32, 64), start=1):
-        # Without a batch normalisation behind it, a convolution needs its bias.
+        # Without a batch normalization behind it, a convolution needs its bias.
         x = blocks.conv(x, channels(standard, width), kernel=5, bias=True, name=f"conv{index}")
         x = blocks.act(x, name=f"conv{index}_act")
         x = keras.layers.MaxPooling2D(2, name=f"pool{index}")(x)
@@ -58,7 +58,7 @@ def lenet(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
 def vgg16(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
     """VGG16-BN whose features are the last 512 channels; the dense layers of ImageNet are left out.
 
-    Convolutions have no bias: the batch normalisation behind each would cancel it.
+    Convolutions have no bias: the batch normalization behind each would cancel it.
 
     Reference:
         Simonyan and Zisserman, "Very Deep Convolutional Networks", ICLR 2015.
@@ -102,7 +102,7 @@ def _block(x, blocks: Blocks, filters: int, stride: int, name: str):
 
 
 def preact_resnet18(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
-    """Pre-activation ResNet18 of Rice et al.: with a last batch normalisation.
+    """Pre-activation ResNet18 of Rice et al.: with a last batch normalization.
 
     A projection shortcut starts from the pre-activated tensor, as in the paper below.
 
@@ -114,7 +114,7 @@ def preact_resnet18(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
 
 
 def preact_resnet18_fast(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
-    """Pre-activation ResNet18 of FastAT and GradAlign: without a last batch normalisation.
+    """Pre-activation ResNet18 of FastAT and GradAlign: without a last batch normalization.
 
     A projection shortcut starts from the input of its block. The published checkpoints of both papers have
     this form (RobustBench: Wong2020Fast and Andriushchenko2020Understanding).
@@ -127,7 +127,7 @@ def preact_resnet18_fast(x, blocks: Blocks, width: int = 16) -> keras.KerasTenso
 
 
 def preact_resnet18_nfgsm(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
-    """Pre-activation ResNet18 of N-FGSM: that of FastAT with a last batch normalisation.
+    """Pre-activation ResNet18 of N-FGSM: that of FastAT with a last batch normalization.
 
     Reference:
         de Jorge et al., "Make Some Noise: Reliable and Efficient Single-Step Adversarial Training",
@@ -146,7 +146,7 @@ def _preact_resnet18(x, blocks: Blocks, width: int, shortcut_of_input: bool, las
 
 
 def preact_block(x, blocks: Blocks, filters: int, stride: int, name: str, *, shortcut_of_input: bool = False):
-    """Two 3x3 convolutions, each after a batch normalisation and the activation, and a shortcut."""
+    """Two 3x3 convolutions, each after a batch normalization and the activation, and a shortcut."""
     out = blocks.norm_act(x, name=f"{name}_bn1")
     if stride > 1 or x.shape[-1] != filters:
         source = x if shortcut_of_input else out
@@ -240,7 +240,7 @@ def denoising_block(x, blocks: Blocks, name: str) -> keras.KerasTensor:
     """Adds to every position a weighted mean over all positions of the feature map: non-local means.
 
     The weights are a softmax of inner products between two embeddings of half the channels, divided by the
-    square root of their number. A 1x1 convolution and a batch normalisation follow, whose gamma starts at
+    square root of their number. A 1x1 convolution and a batch normalization follow, whose gamma starts at
     zero: a new block changes nothing. Memory grows with the square of the number of positions.
 
     Reference:

@@ -13,7 +13,7 @@ from athe_tf.analysis.registry import from_entry, read_content, write
 from athe_tf.analysis.result import Picture
 from athe_tf.attacks import PGD
 from athe_tf.drawing.png import write_figure
-from athe_tf.programs.command_line import say
+from athe_tf.programs.command_line import print_line
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
@@ -132,7 +132,9 @@ class AnalysisSession:
             write(numbers, whole, identities, pictures)
         self.display.clear()
         effort = format_duration(time.monotonic() - began) if missing else "kept from before"
-        say(f"{whole!r}\n{what}: {effort}; in {numbers.parent}: {', '.join([numbers.name, *pictures])}")
+        print_line(
+            f"{whole!r}\n{what}: {effort}; in {numbers.parent}: {', '.join([numbers.name, *pictures])}"
+        )
 
     def _compute(self, what: str, label: str, part: str | Mapping[int, str]) -> AnalysisResult:
         """The result of one model, or of the training runs of a group."""

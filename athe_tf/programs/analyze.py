@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from athe_tf.analysis import drawing
 from athe_tf.analysis.registry import ALL_ANALYSES, RUN_ANALYSES
-from athe_tf.jobs.locks import held
+from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import AnalyzeConfig
@@ -40,7 +40,7 @@ def action(config: AnalyzeConfig, extra: dict) -> None:
     paths = {what: output / ALL_ANALYSES[what].file_stem(own[what]) for what in config.what}
     check_free(*paths.values())
     INTERRUPTION.remark = "The same command continues with what is missing."
-    with held(output):
+    with locked_folder(output):
         run(config, own, paths, groups)
 
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from athe_tf import attacks, data, models, training
-from athe_tf.data.names import OF_ORIGINALS, in_memory_only
+from athe_tf.data.names import CROPS_ORIGINALS, in_memory_only
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.card import describe
 from athe_tf.programs.config import TrainConfig
@@ -30,7 +30,7 @@ def make_splits(config: TrainConfig):
     """The data set, with the extra training images."""
     # Random crops are of the original images, and not of what was resized to fit in memory.
     resized = config.image_size is not None and not in_memory_only(config.dataset)
-    streamed = True if resized and config.augmentation in OF_ORIGINALS else None
+    streamed = True if resized and config.augmentation in CROPS_ORIGINALS else None
     splits = load_splits(config, validation_size=config.validation_size, streamed=streamed)
     if config.max_train_examples is not None and splits.train is not None:
         count = min(config.max_train_examples, len(splits.train))

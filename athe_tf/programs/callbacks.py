@@ -227,7 +227,7 @@ class OverfittingGuard(RunCallback):
             self.model.stop_training = True
             self.progress.stopped = (
                 f"Stopped after epoch {epoch + 1}: robust accuracy on training images dropped from "
-                f"{100 * before:.1f} % to {100 * accuracy:.1f} %, which is catastrophic overfitting. The "
+                f"{100 * before:.1f}% to {100 * accuracy:.1f}%, which is catastrophic overfitting. The "
                 f"weights of epoch {epoch} are kept. A lower --step_size or --learning_rate, or "
                 "--framework=pgd_at, avoids it."
             )
@@ -290,7 +290,7 @@ class EpochLine(keras.callbacks.Callback):
         shown = [f"epoch {epoch + 1}/{self.epochs}", f"loss {row['loss']:.4f}"]
         for label, name in (("clean", "val_clean_accuracy"), ("robust", "val_robust_accuracy")):
             if name in row:
-                shown.append(f"{label} {100 * row[name]:.1f} %")
+                shown.append(f"{label} {100 * row[name]:.1f}%")
         shown += [f"lr {row['learning_rate']:.3g}", f"{row['seconds']:.0f} s", f"{left} left"]
         self.write("  ".join(shown), flush=True)
 

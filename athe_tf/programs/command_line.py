@@ -21,12 +21,12 @@ from athe_tf.utils.errors import InputError, described, first_line
 from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.options import field_type, item_type
 from athe_tf.utils.registry import split_names, unknown_name
-from athe_tf.utils.streams import open_standard_streams, say, warn
+from athe_tf.utils.streams import open_standard_streams, print_line, warn
 from athe_tf.version import __version__
 
 #: Errors of the operating system that another path or other rights mend.
-MENDABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
-MENDABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
+USER_FIXABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+USER_FIXABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FULL_REMEDY = "Free some space, and give the same command again."
 MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."
@@ -35,14 +35,14 @@ _INSTALLED = "athe-tf-"
 _NAME = re.compile(r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|report|reproduce|train)\b")
 
 
-def as_started(text: str) -> str:
+def with_program_names(text: str) -> str:
     """A text that names programs as `bin/NAME`, with the names that the user knows them by.
 
     Where they are installed, `bin/train` is `athe-tf-train`.
 
     Example:
 
-    >>> as_started("bin/train: interrupted.")
+    >>> with_program_names("bin/train: interrupted.")
     'bin/train: interrupted.'
     """
     return _NAME.sub(rf"{_INSTALLED}\1", text) if _is_installed() else text
@@ -160,7 +160,7 @@ class Program:
     extra: Sequence[Flag] = ()
 
     def __post_init__(self):
-        self.name, self.extra, self.debug = as_started(self.name), [*self.extra, DEBUG], False
+        self.name, self.extra, self.debug = with_program_names(self.name), [*self.extra, DEBUG], False
         fields = dataclasses.fields(self.config_class)
         self._positional = next((field for field in fields if field.metadata.get("positional")), None)
 
@@ -179,7 +179,7 @@ class Program:
             lines += flag.manual()
         text = "\n".join([*lines, ""])
         # An installed program has its recipes by name only.
-        return as_started(re.sub(r"configs/(\w+)\.flags", r"\1", text) if _is_installed() else text)
+        return with_program_names(re.sub(r"configs/(\w+)\.flags", r"\1", text) if _is_installed() else text)
 
     def run(self) -> None:
         """Parses the command line, makes the config, calls the action and exits."""
@@ -197,16 +197,16 @@ class Program:
                 if isinstance(error, KeyboardInterrupt):
                     return INTERRUPTION.end(error)
                 code, message = explain(error)
-                warn(f"{self.name}: {as_started(message)}")
+                warn(f"{self.name}: {with_program_names(message)}")
                 return code
 
     def _run(self, arguments: list[str]) -> int | None:
         config, extra = self.read(arguments)
         if extra.get(VERSION.name):
-            say(f"{self.name}: athe_tf {__version__}")
+            print_line(f"{self.name}: athe_tf {__version__}")
             return 0
         if config is None:
-            say(self.manual(with_recipes(arguments)).rstrip("\n"))
+            print_line(self.manual(with_recipes(arguments)).rstrip("\n"))
             return 0
         self.debug = extra[DEBUG.name]
         return self.action(config, extra)
@@ -243,7 +243,7 @@ def summaries(title: str, entries) -> str:
 def warnings_as_lines(program: str) -> Iterator[None]:
     """Shows the warnings of the library as lines for the user, without the places in its code."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: warn(as_started(f"{program}: {message}"))
+        warnings.showwarning = lambda message, *_, **__: warn(with_program_names(f"{program}: {message}"))
         yield
 
 
@@ -280,7 +280,7 @@ def _of_the_system(error: OSError) -> tuple[int, str]:
         return 1, f"{reason}{place}. {FULL_REMEDY}"
     if error.errno == errno.ENOMEM:
         return 1, f"{reason}{place}. {MEMORY_REMEDY}"
-    if error.errno in MENDABLE and names:
+    if error.errno in USER_FIXABLE and names:
         return 2, f"{reason}{place}. Check the path and its permissions."
     return 1, f"Failed with an error of the operating system: {reason}{place}. --debug shows where."
 

@@ -9,7 +9,7 @@ from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.output_folder import STATE, prepared
+from athe_tf.programs.output_folder import STATE, open_output
 from athe_tf.programs.sharded import all_shards, run_shard, run_worker
 from athe_tf.programs.workdir import Workdir, fill_from_run, known_settings, training_run_of
 from athe_tf.utils.errors import check
@@ -33,7 +33,7 @@ def action(config: EvaluateConfig, extra: dict) -> int:
         return run_shard(job, config, shard)
     if cluster is not None:
         return run_worker(job, config, cluster)
-    with contextlib.nullcontext() if config.output is None else prepared(config.output) as output:
+    with contextlib.nullcontext() if config.output is None else open_output(config.output) as output:
         job.open()
         return show(job.evaluate(None if output is None else output / STATE), output)
 
@@ -44,7 +44,7 @@ def merge_shards(output: str) -> int:
     output = str(shards[0].output)
     here: dict = {"distribution": "auto", "devices": (), "cpu_replicas": 1, "shard": None, "output": output}
     job = make_job(dataclasses.replace(shards[0].config(), **here))
-    with prepared(output) as folder:
+    with open_output(output) as folder:
         job.open()
         return show(job.evaluate(folder / STATE, shards=[one.state for one in shards]), folder)
 

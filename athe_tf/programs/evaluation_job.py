@@ -12,7 +12,7 @@ from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.ownership import remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import as_started, say, warnings_as_lines
+from athe_tf.programs.command_line import print_line, warnings_as_lines, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.fields import picked
 from athe_tf.programs.config.serialization import as_flags
@@ -49,7 +49,7 @@ class EvaluationJob:
         from athe_tf.saving.opening import open_model
 
         config = self.config
-        self.devices = local_devices(self.settings, write=say)
+        self.devices = local_devices(self.settings, write=print_line)
         several: dict[str, Any] = {}
         if len(self.devices) > 1:
             check(
@@ -132,10 +132,10 @@ def show(result, output: pathlib.Path | None) -> int:
         result.save(output)
         write(result, output)
         remove_state(output / STATE)
-    printed = say(result)
+    printed = print_line(result)
     if output is None:
         return 0 if printed else 1
-    say(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
+    print_line(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
     return 0
 
 
@@ -143,4 +143,4 @@ def repeat_command(config: EvaluateConfig) -> str:
     """The command line that repeats an evaluation."""
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     given = {name: value for name, value in picked(config, *defaults).items() if value != defaults[name]}
-    return shlex.join([as_started("bin/evaluate"), *as_flags(given)])
+    return shlex.join([with_program_names("bin/evaluate"), *as_flags(given)])

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 
-from athe_tf.programs.command_line import Program, say
+from athe_tf.programs.command_line import Program, print_line
 from athe_tf.programs.config.fields import flag
 from athe_tf.programs.start_tensorflow import start_tensorflow, stderr_held_back
 from athe_tf.programs.workdir import fill_from_run, find_model, known_settings, load_images, run_of
@@ -34,12 +34,12 @@ class ExportConfig:
         None, "Where litert_int8 takes images from, to measure ranges of activations. [the training run's]"
     )
     data_dir: str | None = option(None, "Folder of prepared data sets. [the training run's]")
-    image_size: int | None = option(None, "Crop and resize these images. [the training run's]", above=0)
+    image_size: int | None = option(None, "Crop and resize these images. [the training run's]", gt=0)
     resize_size: int | None = option(
-        None, "Shorter side of an image before the crop. [the training run's with its --image_size]", above=0
+        None, "Shorter side of an image before the crop. [the training run's with its --image_size]", gt=0
     )
     skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
-    calibration_images: int = option(200, "How many training images litert_int8 takes.", above=0)
+    calibration_images: int = option(200, "How many training images litert_int8 takes.", gt=0)
 
     def __post_init__(self):
         check_options(self, flag)
@@ -68,7 +68,7 @@ def action(config: ExportConfig, extra: dict) -> None:
 
     settings = known_settings("bin/export", config.model, run_of(path))
     write = _write_saved_model if config.format == "saved_model" else _write_file
-    say(f"Exported {path} to {config.output}: {write(load_model(path), config, settings)}")
+    print_line(f"Exported {path} to {config.output}: {write(load_model(path), config, settings)}")
 
 
 def _write_saved_model(net, config: ExportConfig, settings: dict) -> str:

@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from athe_tf.models.names import ACTIVATIONS, HEADS, check_name
-from athe_tf.programs.command_line import Program, say, warn
+from athe_tf.programs.command_line import Program, print_line, warn
 from athe_tf.programs.config.fields import flag
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.utils.errors import InputError, check
@@ -34,7 +34,7 @@ class ImportTorchConfig:
     scale: float = option(
         1.0,
         "The scale s of a hypersphere head, which releases of HE leave out; they were trained with 15.",
-        above=0,
+        gt=0,
     )
     mean: tuple[float, ...] = option(
         (), "Mean of the pixels in [0, 1], per channel, if the checkpoint does not have it."
@@ -42,7 +42,7 @@ class ImportTorchConfig:
     std: tuple[float, ...] = option((), "Standard deviation of the pixels; goes with --mean.")
     activation: str | None = option(None, "The activation. [silu for dm_wrn, else relu]", choices=ACTIVATIONS)
     image_size: int | None = option(
-        None, "Height and width of the images. [224 for ImageNet ResNets, 28 for lenet, else 32]", above=0
+        None, "Height and width of the images. [224 for ImageNet ResNets, 28 for lenet, else 32]", gt=0
     )
 
     def __post_init__(self):
@@ -77,11 +77,11 @@ def action(config: ImportTorchConfig, extra: dict) -> None:
     with replacing(output) as temporary:
         imported.net.save(temporary)
     source = f"entry '{imported.entry}' of {config.checkpoint}" if imported.entry else config.checkpoint
-    say(f"Imported {source} to {config.output}.\nLayout: {imported.layout.name}.")
-    say(f"Head: {imported.head}, {imported.net.output_shape[-1]} classes.")
+    print_line(f"Imported {source} to {config.output}.\nLayout: {imported.layout.name}.")
+    print_line(f"Head: {imported.head}, {imported.net.output_shape[-1]} classes.")
     if imported.normalization is not None:
         mean, std = (", ".join(f"{value:.4g}" for value in part) for part in imported.normalization)
-        say(f"Normalization inside the model: mean {mean}; std {std}.")
+        print_line(f"Normalization inside the model: mean {mean}; std {std}.")
     for remark in _remarks(config, imported):
         warn(f"bin/import_torch: {remark}")
 

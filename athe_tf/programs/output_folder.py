@@ -13,17 +13,17 @@ from athe_tf.report.writing import WRITTEN
 STATE = "state"
 
 
-def held(folder) -> contextlib.AbstractContextManager[pathlib.Path]:
+def locked_folder(folder) -> contextlib.AbstractContextManager[pathlib.Path]:
     """A context in which no other process writes there; removes what a killed one left."""
-    return locks.held(folder, STATE)
+    return locks.locked_folder(folder, STATE)
 
 
 @contextlib.contextmanager
-def prepared(folder) -> Iterator[pathlib.Path]:
+def open_output(folder) -> Iterator[pathlib.Path]:
     """The folder for a new evaluation; tested before it starts, so that nothing is lost at the end."""
     folder = pathlib.Path(folder)
     check_ours(*(folder / name for name in ("evaluation.json", "examples.npz", *WRITTEN)))
     check_state_folder(folder / STATE)
-    with held(folder):
+    with locked_folder(folder):
         tempfile.TemporaryFile(dir=folder).close()
         yield folder

@@ -4,8 +4,8 @@ import dataclasses
 import pathlib
 
 from athe_tf.jobs.locks import lock_name, locked
-from athe_tf.programs.command_line import Program, say
-from athe_tf.programs.output_folder import held
+from athe_tf.programs.command_line import Program, print_line
+from athe_tf.programs.output_folder import locked_folder
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import read_evaluation, with_analyses
 from athe_tf.report.writing import write, write_comparison
@@ -73,17 +73,17 @@ def action(config: ReportConfig, extra: dict) -> int:
     if config.analysis is not None:
         evaluations = [with_analyses(evaluations[0], config.analysis)]
     if len(evaluations) == 1:
-        with held(evaluations[0].folder):
+        with locked_folder(evaluations[0].folder):
             paths = write(evaluations[0])
-        say(compare(evaluations))
+        print_line(compare(evaluations))
     else:
         paths = [pathlib.Path(config.output or "comparison.html")]
         with locked(paths[0].parent, lock_name(paths[0].name)):
             comparison = write_comparison(evaluations, paths[0])
-        say(comparison)
-    say()
+        print_line(comparison)
+    print_line()
     for path in paths:
-        say(f"Written to {path}.")
+        print_line(f"Written to {path}.")
     return 0
 
 

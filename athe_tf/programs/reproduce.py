@@ -8,7 +8,7 @@ import statistics
 from typing import Any
 
 from athe_tf.programs import evaluate, train
-from athe_tf.programs.command_line import Flag, Program, say
+from athe_tf.programs.command_line import Flag, Program, print_line
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import repeat_command
 from athe_tf.programs.interruption import INTERRUPTION
@@ -43,7 +43,7 @@ def action(config: ReproduceConfig, extra: dict) -> int:
     """Fills the table, or describes what that would take; returns the exit code."""
     plan = make_plan(config)
     if extra["plan"]:
-        say(describe(plan))
+        print_line(describe(plan))
         return 0
     return fill(plan)
 
@@ -79,13 +79,13 @@ def fill(plan: TablePlan) -> int:
     for one in plan.evaluations:
         if not is_done(one) and (code := _alone(repeat_command(one), evaluate.action, one, {})):
             return code
-    say(show_table(plan))
+    print_line(show_table(plan))
     return 0
 
 
 def _alone(command: str, step, config, extra: dict) -> int:
     """One step; its networks do not stay in memory for the next."""
-    say(command)
+    print_line(command)
     code = step(config, extra)
     import keras
 
@@ -96,7 +96,7 @@ def _alone(command: str, step, config, extra: dict) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """One number of one run: percent or minutes, and its 95 % interval over images, or `None`."""
+    """One number of one run: percent or minutes, and its 95% interval over images, or `None`."""
 
     value: float
     interval: tuple[float, float] | None = None
@@ -203,7 +203,7 @@ def show_table(plan: TablePlan) -> str:
     notes = [
         f"{metric} in %, unless a column says otherwise. Our budget: {plan.preset.summary}; "
         f"{plan.seeds_text}; test images: {images}.",
-        f"In brackets: 95 % intervals over {over}.",
+        f"In brackets: 95% intervals over {over}.",
         "The paper's numbers are of the full recipe. At another budget, compare differences between rows.",
         *(f"{planned.row['row']}: {planned.row['note']}" for planned in plan.rows if "note" in planned.row),
         *(f"Left out: {row}. {why}" for row, why in plan.left_out),

@@ -106,7 +106,7 @@ class ReproduceConfig:
     )
     seeds: tuple[str, ...] = option((), "Seeds of the runs, such as 0,1,2. [0,1,2 for mini, else 0]")
     max_examples: int | None = option(
-        None, "Evaluate on the first N test images. [500 for mini, 1000 for small, else all]", above=0
+        None, "Evaluate on the first N test images. [500 for mini, 1000 for small, else all]", gt=0
     )
     data_dir: str | None = option(
         None, "Where TensorFlow Datasets keeps its data; use only folders that you trust.", runtime=True

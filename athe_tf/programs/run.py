@@ -66,7 +66,7 @@ def train(
             trainer = make_trainer(config, splits)
             if config.initial_model is not None and not workdir.backup.exists():
                 start_from(trainer, config.initial_model)
-        return Run(config, splits, workdir, bar, write, distribution, trainer).to_the_end()
+        return Run(config, splits, workdir, bar, write, distribution, trainer).train()
 
 
 @dataclasses.dataclass
@@ -82,7 +82,7 @@ class Run:
     trainer: AdversarialModel
     progress: RunProgress = dataclasses.field(default_factory=RunProgress)
 
-    def to_the_end(self) -> AdversarialModel:
+    def train(self) -> AdversarialModel:
         """Executes the rest of the run."""
         if self.distribution.is_chief:
             self.workdir.claim(self.config)
@@ -197,7 +197,7 @@ class Run:
         workdir.remove_backup()
         if progress.best is not None:
             self.write(
-                f"Best {self.trainer.options.chosen_by} validation accuracy {100 * progress.best:.1f} % "
+                f"Best {self.trainer.options.chosen_by} validation accuracy {100 * progress.best:.1f}% "
                 f"after epoch {progress.best_epoch}: {workdir.best}"
             )
         self.write(f"Last model: {workdir.final}, exported to {workdir.saved_model}.")
@@ -216,5 +216,5 @@ class Run:
             judge.compile()
             batches = self.splits.validation.batches(self.config.batch_size)
             logs = judge.evaluate(batches, verbose=0, return_dict=True)
-            accuracy = f" Robust validation accuracy {100 * logs['robust_accuracy']:.1f} %."
+            accuracy = f" Robust validation accuracy {100 * logs['robust_accuracy']:.1f}%."
         self.write(f"Ensemble of all periods: {self.workdir.ensemble}.{accuracy}")

@@ -24,12 +24,12 @@ from typing import Any
 from athe_tf.distribution.cluster import Cluster
 from athe_tf.jobs.ownership import check_ours, check_state_folder, remove_files, remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import as_started, say, warn
+from athe_tf.programs.command_line import print_line, warn, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
 from athe_tf.programs.evaluation_job import EvaluationJob, show
 from athe_tf.programs.heartbeat import Heartbeat
-from athe_tf.programs.output_folder import STATE, held, prepared
+from athe_tf.programs.output_folder import STATE, locked_folder, open_output
 from athe_tf.programs.workdir import is_imported
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
@@ -80,7 +80,7 @@ class ShardFolder:
             )
         check_ours(self.record)
         check_state_folder(self.state)
-        with held(self.folder):
+        with locked_folder(self.folder):
             self.write(config, self.finished)
             with self._alive():
                 yield
@@ -218,8 +218,8 @@ def run_shard(job: EvaluationJob, config: EvaluateConfig, shard: Shard) -> int:
     """Attacks one share of the images, for a merge by `bin/report`; returns the exit code."""
     own = ShardFolder(config.output, shard)
     attack_shard(job, config, own)
-    say(f"\nShard {shard} is written to {own.folder}.")
-    say(as_started(f"When all {shard.count} are there: bin/report --merge {config.output}"))
+    print_line(f"\nShard {shard} is written to {own.folder}.")
+    print_line(with_program_names(f"When all {shard.count} are there: bin/report --merge {config.output}"))
     return 0
 
 
@@ -229,7 +229,7 @@ def attack_shard(job: EvaluationJob, config: EvaluateConfig, own: ShardFolder) -
         job.open()
         result = job.evaluate(own.state, shard=own.shard)
         own.write(config, finished=True)
-    say(result)
+    print_line(result)
 
 
 def run_worker(job: EvaluationJob, config: EvaluateConfig, cluster: Cluster) -> int:
@@ -241,17 +241,17 @@ def run_worker(job: EvaluationJob, config: EvaluateConfig, cluster: Cluster) -> 
     )
     folders = [ShardFolder(config.output, shard) for shard in Shard(1, len(cluster.workers)).all()]
     own = folders[cluster.index]
-    say(f"Worker {own.shard.number} of {own.shard.count} at {cluster.workers[cluster.index]}.")
+    print_line(f"Worker {own.shard.number} of {own.shard.count} at {cluster.workers[cluster.index]}.")
     if not cluster.is_chief:
         attack_shard(job, config, own)
-        say(f"\nShard {own.shard} is written to {own.folder}. The first worker merges all of them.")
+        print_line(f"\nShard {own.shard} is written to {own.folder}. The first worker merges all of them.")
         return 0
-    with prepared(config.output) as output:
+    with open_output(config.output) as output:
         attack_shard(job, config, own)
         try:
             wait_for_shards(folders, cluster.workers, config)
         except ShardLost as error:
-            warn(as_started(f"bin/evaluate: {error}"))
+            warn(with_program_names(f"bin/evaluate: {error}"))
             return 1
         code = show(job.evaluate(output / STATE, shards=[one.state for one in folders]), output)
         for folder in folders:
@@ -280,7 +280,7 @@ def wait_for_shards(
     told = False
     while unfinished := [folder for folder in folders if not folder.finished]:
         if not told:
-            told = say(f"Waiting for {', '.join(f'shard {folder.shard}' for folder in unfinished)}.")
+            told = print_line(f"Waiting for {', '.join(f'shard {folder.shard}' for folder in unfinished)}.")
         for folder in unfinished:
             name = folder.folder.name
             with contextlib.suppress(OSError):

@@ -7,7 +7,15 @@ import sys
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.programs.command_line import Flag, Program, as_started, flags_of, say, warn, warnings_as_lines
+from athe_tf.programs.command_line import (
+    Flag,
+    Program,
+    flags_of,
+    print_line,
+    warn,
+    warnings_as_lines,
+    with_program_names,
+)
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.start_tensorflow import start_tensorflow
@@ -66,7 +74,7 @@ def action(config: TrainConfig, extra: dict) -> int:
     workdir.check_free(config)
     if workdir.finished and not extra["plan"]:
         workdir.remove_leftovers()
-        say(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
+        print_line(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
     settings = config.distribution_settings().resolve()
     if config.initial_model is not None and not workdir.backup.exists():
@@ -76,7 +84,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         from athe_tf.programs.build import make_splits
         from athe_tf.programs.cost_estimate import describe_plan
 
-        say(describe_plan(config, make_splits(config), say))
+        print_line(describe_plan(config, make_splits(config), print_line))
         return 0
     INTERRUPTION.remark = "The same command resumes the run."
     is_chief = settings.cluster is None or settings.cluster.is_chief
@@ -92,13 +100,13 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
     from athe_tf.programs.build import make_splits
     from athe_tf.programs.run import train
 
-    distribution = initialize(settings, write=say)
+    distribution = initialize(settings, write=print_line)
     with warnings_as_lines("bin/train"):
         splits = make_splits(config)
     try:
-        train(config, splits, workdir, sys.stdout.isatty(), say, distribution)
+        train(config, splits, workdir, sys.stdout.isatty(), print_line, distribution)
     except WorkerLost as error:
-        warn(as_started(f"bin/train: {error}"))
+        warn(with_program_names(f"bin/train: {error}"))
         return 1
     return 0
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from athe_tf import data, zoo
-from athe_tf.jobs.locks import LOCK, held, lock_name, locked
+from athe_tf.jobs.locks import LOCK, lock_name, locked, locked_folder
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
-from athe_tf.programs.command_line import as_started, warn
+from athe_tf.programs.command_line import warn, with_program_names
 from athe_tf.programs.config import TrainConfig, serialization
 from athe_tf.programs.config.fields import picked
 from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
@@ -124,7 +124,7 @@ class Workdir:
 
     def held(self) -> contextlib.AbstractContextManager:
         """A context in which no other process trains here; removes what a killed one left."""
-        return held(self.folder, self.backup.parent.name, self.periods.name)
+        return locked_folder(self.folder, self.backup.parent.name, self.periods.name)
 
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
@@ -210,7 +210,7 @@ def known_settings(program: str, model: str, run: Workdir | None) -> dict[str, A
         return {name: card[name] for name in FROM_RUN if name in card}
     known, remark = ({}, None) if run is None else run.recorded_settings()
     if remark is not None:
-        warn(as_started(f"{program}: {remark}"))
+        warn(with_program_names(f"{program}: {remark}"))
     return known
 
 

@@ -19,7 +19,7 @@ from athe_tf.utils.number_format import format_number
 
 # Passes are averages over the images that were attacked.
 HEAD = (
-    "", "accuracy", "95 % interval", "epsilon", "time", "forward passes per image",
+    "", "accuracy", "95% interval", "epsilon", "time", "forward passes per image",
     "backward passes per image", "median norm", "adversarial at 8 bits",
 )  # fmt: skip
 # Numbers of the colors of the bars.
@@ -33,7 +33,7 @@ def attacks(evaluation: SavedEvaluation) -> list[Markup]:
     if not result.attacks:
         return []
     caption = (
-        "Share of images that are classified correctly, clean and under attack. Whiskers are 95 % confidence "
+        "Share of images that are classified correctly, clean and under attack. Whiskers are 95% confidence "
         "intervals (Wilson). In the worst case, an image counts only if it survives every attack."
     )
     chart = bar_chart(bars(result), "Accuracy by attack")
@@ -157,7 +157,7 @@ def curve(evaluation: SavedEvaluation) -> list[Markup]:
     axis = epsilon_axis([p["epsilon"] for p in curve], result.norm)
     chart = line_chart(series, axis, share_axis(""), f"Accuracy over epsilon: {spoken}", marker)
     caption = (
-        "Share of images that survive every attack of that epsilon, with 95 % confidence intervals. Gradient "
+        "Share of images that survive every attack of that epsilon, with 95% confidence intervals. Gradient "
         "masking often shows here: the curve does not reach zero."
     )
     if len(series) > 1:
@@ -168,7 +168,7 @@ def curve(evaluation: SavedEvaluation) -> list[Markup]:
     rows = [
         [format_number(p["epsilon"]), percent(p["accuracy"]), interval_text(p["interval"])] for p in curve
     ]
-    numbers = table(("epsilon", "accuracy", "95 % interval"), rows, caption="The points of the curve")
+    numbers = table(("epsilon", "accuracy", "95% interval"), rows, caption="The points of the curve")
     return [side_by_side(figure(chart, caption, [one.name for one in series]), numbers)]
 
 

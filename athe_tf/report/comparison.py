@@ -29,7 +29,7 @@ class Cell:
 
     Attributes:
         values: Shares of 1.
-        interval: The 95 % interval of a single value, or `None`.
+        interval: The 95% interval of a single value, or `None`.
     """
 
     values: tuple[float, ...]

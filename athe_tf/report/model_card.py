@@ -61,7 +61,7 @@ def accuracies(result: Result) -> str:
             rows.append([name, epsilon, "not run", plain(attack.not_run)])
     total = f"**{percent(result.worst_case_accuracy)}**", interval_text(result.worst_case_interval)
     rows.append(["**worst case**", plain(result.epsilon_text), *total])
-    parts = [grid(["attack", "epsilon", "accuracy", "95 % interval"], rows)]
+    parts = [grid(["attack", "epsilon", "accuracy", "95% interval"], rows)]
     if not all(attack.in_worst_case for attack in result.attacks):
         parts.append(r"\* outside the threat model of this evaluation: not counted in the worst case.")
     sentences = eight_bit_sentence(result.eight_bit), plain(conversion_sentence(result.conversion) or "")

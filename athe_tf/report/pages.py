@@ -75,11 +75,11 @@ def headline(result: Result) -> list[tuple[str, str, str]]:
     seconds = sum(attack.seconds for attack in result.ran)
     share, interval = result.worst_case_accuracy, result.worst_case_interval
     figures = [
-        (percent(result.clean_accuracy), "clean", f"95 %: {interval_text(result.clean_interval)}"),
+        (percent(result.clean_accuracy), "clean", f"95%: {interval_text(result.clean_interval)}"),
         (
             percent(share),
             "worst case",
-            "no attack counts" if share is None else f"95 %: {interval_text(interval)}",
+            "no attack counts" if share is None else f"95%: {interval_text(interval)}",
         ),
         (str(len(result.counted)), "attacks in the worst case", f"{format_duration(seconds)} in total"),
     ]
@@ -111,11 +111,11 @@ def conclusion(comparison: Comparison) -> str:
         return "No attack was run within the threat model, so robustness is unknown."
     (first, highest), *others = ranked
     if not others:
-        return f"{first}: {highest} % in the worst case."
+        return f"{first}: {highest}% in the worst case."
     second, next_highest = others[0]
     text = (
-        f"{first} is the most robust, with {highest} % in the worst case, ahead of {second} "
-        f"with {next_highest} %."
+        f"{first} is the most robust, with {highest}% in the worst case, ahead of {second} "
+        f"with {next_highest}%."
     )
     if overlap(highest, next_highest):
         text += " The difference is within the uncertainty of these numbers."
@@ -139,7 +139,7 @@ def accuracy(comparison: Comparison) -> Section:
     columns = comparison.columns
     rows = [[row.label, *(_cell(comparison, row, each) for each in columns)] for row in comparison.rows]
     grid = table(("", *columns), rows, caption="Accuracy in %")
-    notes = ["Small print: 95 % interval of a single model, or standard deviation over seeds."]
+    notes = ["Small print: 95% interval of a single model, or standard deviation over seeds."]
     if not comparison.warnings and len(comparison.rows) > 1:
         notes.append("Bold: the highest of a column.")
     return Section("Accuracy", "accuracy", grid, tag("p", " ".join(notes)))

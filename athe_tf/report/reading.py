@@ -28,7 +28,7 @@ LARGEST = 1e30
 #: The folder of analyses inside an evaluation, or beside it.
 ANALYSES = "analysis"
 # Of all pictures of analyses together, so that a page stays small.
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 ANALYZE_AGAIN = "Run the analysis again."
 
 
@@ -257,7 +257,7 @@ def read_analyses(folder: pathlib.Path) -> tuple[list[SavedAnalysis], list[str]]
         try:
             analysis = read_analysis(path)
             size += sum(map(len, analysis.pictures)) if analysis else 0
-            check(size <= MOST_BYTES, f"The pictures up to '{path}' have more than {MOST_BYTES:,} bytes.")
+            check(size <= MAX_BYTES, f"The pictures up to '{path}' have more than {MAX_BYTES:,} bytes.")
         except InputError as error:
             notes.append(f"An analysis is left out: {error}")
             continue
@@ -288,7 +288,7 @@ def read_picture(folder: pathlib.Path, name) -> bytes:
     check(plain, f"'{folder}' names a picture outside of it: {str(name)[:60]!r}. {ANALYZE_AGAIN}")
     path = folder / name
     check(path.is_file() and not path.is_symlink(), f"There is no picture '{path}'. {ANALYZE_AGAIN}")
-    check(path.stat().st_size <= MOST_BYTES, f"'{path}' has more than {MOST_BYTES:,} bytes. {ANALYZE_AGAIN}")
+    check(path.stat().st_size <= MAX_BYTES, f"'{path}' has more than {MAX_BYTES:,} bytes. {ANALYZE_AGAIN}")
     content = path.read_bytes()
     check(content.startswith(SIGNATURE), f"'{path}' is not a PNG file. {ANALYZE_AGAIN}")
     return content

@@ -44,9 +44,9 @@ class LessCommonOptions:
         "TensorFlow Datasets name. [generated with --protocol=corruptions, else none]",
     )
     corruption_resize: int | None = option(
-        None, "Resize JPEG files of ImageNet-C to this before the crop; 256 in the HE paper's code.", above=0
+        None, "Resize JPEG files of ImageNet-C to this before the crop; 256 in the HE paper's code.", gt=0
     )
-    margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]", least=0)
+    margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]", ge=0)
     logit_scale: str | float = option(
         "model", "Scale of hypersphere logits for attacks that depend on it: model, or a number."
     )
@@ -54,7 +54,7 @@ class LessCommonOptions:
     max_passes: int | None = option(
         None,
         "Stop each attack on an image after this many forward and backward passes.",
-        above=0,
+        gt=0,
         after="max_examples",
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from athe_tf.utils.errors import check
 
-# The 97.5 % quantile of the normal distribution, for two-sided 95 % intervals.
+# The 97.5% quantile of the normal distribution, for two-sided 95% intervals.
 Z95 = 1.959963984540054
 
 
@@ -50,7 +50,7 @@ def per_class(flags, labels, classes: int) -> list[float | None]:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of a mean over seeds, by Student's t with n - 1 degrees of freedom.
+    """The 95% interval of a mean over seeds, by Student's t with n - 1 degrees of freedom.
 
     Example:
 

@@ -9,7 +9,7 @@ from athe_tf.utils.errors import InputError, first_line
 
 # Deeper nesting is not written by athe_tf, and would exhaust Python's stack.
 MAX_DEPTH = 30
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 
 
 def read_json(path: pathlib.Path, remedy: str) -> Any:
@@ -21,8 +21,8 @@ def read_json(path: pathlib.Path, remedy: str) -> Any:
     """
     try:
         size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise ValueError(f"it has {size:,} bytes, more than {MOST_BYTES:,}")
+        if size > MAX_BYTES:
+            raise ValueError(f"it has {size:,} bytes, more than {MAX_BYTES:,}")
         text, finite = path.read_text(encoding="utf-8"), _finite_number
         value = json.loads(text, parse_int=_integer, parse_float=finite, parse_constant=finite)
         _check_depth(value, MAX_DEPTH)

@@ -22,7 +22,7 @@ EXAMPLE_VALUES = {
     "norm": ("f", 0, 1e6),
 }
 MOST_CLASSES = 10**9
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 
 
 def read_examples(folder: pathlib.Path) -> dict[str, np.ndarray] | None:
@@ -34,8 +34,8 @@ def read_examples(folder: pathlib.Path) -> dict[str, np.ndarray] | None:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-        if size > MOST_BYTES:
-            raise ValueError(f"it has {size:,} bytes of images, more than {MOST_BYTES:,}")
+        if size > MAX_BYTES:
+            raise ValueError(f"it has {size:,} bytes of images, more than {MAX_BYTES:,}")
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: np.asarray(stored[name]) for name in stored.files}
     except Exception as error:  # zip, its compressions and the format of arrays have errors of their own

@@ -95,7 +95,7 @@ class AttackOutcome:
         epsilon: The radius it was run with.
         norm: The norm it was run in.
         in_ball: Whether it stays in that ball at all; rotations do not.
-        minimum_norm: Whether it minimises the norm, so that `norms` are meaningful.
+        minimum_norm: Whether it minimizes the norm, so that `norms` are meaningful.
         stages: `name`, `accuracy` and `seconds` of the attacks of a cascade.
         remarks: What a reader should know.
         examples: A few adversarial examples that it found.
@@ -154,7 +154,7 @@ class AttackOutcome:
 
     @derived
     def interval(self) -> list[float]:
-        """The 95 % confidence interval of the accuracy."""
+        """The 95% confidence interval of the accuracy."""
         return interval_of(self.robust)
 
     @derived
@@ -340,7 +340,7 @@ class Result:
 
     @derived
     def clean_interval(self) -> list[float]:
-        """The 95 % confidence interval of the clean accuracy."""
+        """The 95% confidence interval of the clean accuracy."""
         return interval_of(self.correct)
 
     @property
@@ -369,7 +369,7 @@ class Result:
 
     @property
     def worst_case_interval(self) -> list[float] | None:
-        """The 95 % confidence interval of the worst case."""
+        """The 95% confidence interval of the worst case."""
         return self._worst_case[1] if self.counted else None
 
     @derived
@@ -427,8 +427,8 @@ class Result:
         count = len(self.counted)
         attacks = f"all {count} attacks" if count > 1 else self.counted[0].name
         text = (
-            f"{clean}, and {share:.1%} (95 % interval {100 * low:.1f} to "
-            f"{100 * high:.1f} %) withstand {attacks} within {self.norm} {self.epsilon_text}."
+            f"{clean}, and {share:.1%} (95% interval {100 * low:.1f} to "
+            f"{100 * high:.1f}%) withstand {attacks} within {self.norm} {self.epsilon_text}."
         )
         return f"{text} {self._doubts()}".rstrip()
 

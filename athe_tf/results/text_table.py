@@ -38,7 +38,7 @@ def _accuracies(result: "Result") -> list[str]:
         shown = _share(result.worst_case_accuracy, result.worst_case_interval)
         rows.append(("worst case", shown, "per-image worst case over all attacks"))
     width = max(12, *(len(row[0]) for row in rows))
-    lines = [f"{'attack':<{width}}  accuracy   95 % interval   time, forward + backward passes"]
+    lines = [f"{'attack':<{width}}  accuracy   95% interval   time, forward + backward passes"]
     for label, shown, remark in rows:
         if label == "worst case":
             lines.append("-" * (width + 28))
@@ -48,11 +48,11 @@ def _accuracies(result: "Result") -> list[str]:
 
 
 def _share(share: float, interval) -> str:
-    return f"{100 * share:>6.2f} %   {100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
+    return f"{100 * share:>6.2f}%   {100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f} %"
+    return "-" if share is None else f"{100 * share:.2f}%"
 
 
 def _remark(attack: "AttackOutcome", result: "Result") -> str:
@@ -74,16 +74,16 @@ def eight_bit_sentence(found: EightBit | None) -> str | None:
     Example:
 
     >>> eight_bit_sentence({"tested": 8, "still_adversarial": 6, "accuracy": 0.25, "interval": [0.1, 0.5]})
-    'Rounded to 8 bits, as PNG stores images, 6 of 8 adversarial examples (75.0 %) still fool the model: \
-the worst case is 25.00 %.'
+    'Rounded to 8 bits, as PNG stores images, 6 of 8 adversarial examples (75.0%) still fool the model: \
+the worst case is 25.00%.'
     """
     if not found:
         return None
     share = found["still_adversarial"] / found["tested"]
     return (
         f"Rounded to 8 bits, as PNG stores images, {found['still_adversarial']:,} of {found['tested']:,} "
-        f"adversarial examples ({100 * share:.1f} %) still fool the model: the worst case is "
-        f"{100 * found['accuracy']:.2f} %."
+        f"adversarial examples ({100 * share:.1f}%) still fool the model: the worst case is "
+        f"{100 * found['accuracy']:.2f}%."
     )
 
 
@@ -92,9 +92,9 @@ def conversion_sentence(found: Conversion | None) -> str | None:
     if not found:
         return None
     return (
-        f"The parent '{found['parent']}': {100 * found['clean_accuracy']:.2f} % clean, "
-        f"{100 * found['worst_case_accuracy']:.2f} % under {', '.join(found['attacks'])}. File and parent "
-        f"predict the same class for {100 * found['same_predictions']:.1f} % of the clean images; logits "
+        f"The parent '{found['parent']}': {100 * found['clean_accuracy']:.2f}% clean, "
+        f"{100 * found['worst_case_accuracy']:.2f}% under {', '.join(found['attacks'])}. File and parent "
+        f"predict the same class for {100 * found['same_predictions']:.1f}% of the clean images; logits "
         f"differ by {found['mean_difference']:.2g} on average and by at most "
         f"{found['largest_difference']:.2g}."
     )
@@ -103,7 +103,7 @@ def conversion_sentence(found: Conversion | None) -> str | None:
 def _cascades(result: "Result") -> list[str]:
     return [
         f"{attack.name}: after "
-        + ", ".join(f"{stage['name']} {100 * stage['accuracy']:.2f} %" for stage in attack.stages)
+        + ", ".join(f"{stage['name']} {100 * stage['accuracy']:.2f}%" for stage in attack.stages)
         for attack in result.attacks
         if attack.stages
     ]

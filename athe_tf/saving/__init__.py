@@ -9,5 +9,5 @@ athe_tf.saving.open_model("runs/digits").net      # also zoo:NAME, module:functi
 
 from athe_tf.utils.registry import attach_stub
 
-_ELSEWHERE = {"convert": "athe_tf.conversion.converted_file", "describe": "athe_tf.models.card"}
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, _ELSEWHERE)
+_FORMER_NAMES = {"convert": "athe_tf.conversion.converted_file", "describe": "athe_tf.models.card"}
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, _FORMER_NAMES)

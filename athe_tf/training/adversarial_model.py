@@ -71,7 +71,7 @@ class AdversarialModel(ModelWithStepLogs):
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class MixedOptions(FrameworkOptions):
-    ...     share: float = option(0.5, "Share of the adversarial loss.", least=0)
+    ...     share: float = option(0.5, "Share of the adversarial loss.", ge=0)
     >>> class Mixed(AdversarialModel):
     ...     options_class = MixedOptions
     ...

@@ -22,7 +22,7 @@ class AWP:
     3. computes the gradient there, restores the weights bit for bit, and hands the gradient to the optimizer.
 
     That is one more forward and backward pass of the loss. The released code lets the optimizer work on w + v
-    and subtracts v afterwards; here weight decay sees w. The paper uses gamma 0.01 with PGD-AT and 0.005 with
+    and subtracts v afterward; here weight decay sees w. The paper uses gamma 0.01 with PGD-AT and 0.005 with
     TRADES.
 
     Example:
@@ -46,7 +46,7 @@ class AWP:
         check_perturbation(self.gamma, getattr(find_head(net).layer, "weight_norm", None))
 
     def perturbed(self, net: keras.Model, gradients, update):
-        """Context in which the weights of `net` are moved along `gradients`; restored afterwards."""
+        """Context in which the weights of `net` are moved along `gradients`; restored afterward."""
         started = tf.cast(tf.convert_to_tensor(update) >= self.start, tf.float64)
         return moved_up(net.trainable_variables, gradients, self.gamma * started)
 
@@ -61,7 +61,7 @@ def perturbation(weight, gradient, gamma):
 
 @contextlib.contextmanager
 def moved_up(variables, gradients, gamma):
-    """Context in which variables with several axes are moved along their gradients; restored afterwards."""
+    """Context in which variables with several axes are moved along their gradients; restored afterward."""
     pairs = [(v, g) for v, g in zip(variables, gradients, strict=True) if len(v.shape) > 1 and g is not None]
     kernels = [variable for variable, _ in pairs]
     with restoring(kernels):

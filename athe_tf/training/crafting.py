@@ -1,6 +1,6 @@
 """What crafting needs: attacks that training can use, and the mode of batch normalization and dropout.
 
-| mode | statistics used to normalise | moving statistics | used by |
+| mode | statistics used to normalize | moving statistics | used by |
 |---|---|---|---|
 | `eval` | moving statistics | unchanged | TRADES, HE, MART, PAS |
 | `train` | batch statistics | updated in every pass | FastAT, FreeAT, Rice et al. |
@@ -18,8 +18,8 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.layers.batch_norm import (
     batch_statistics_without_update,
     capture_batch_statistics,
-    foreign_batch_norms,
     frozen_batch_statistics,
+    third_party_batch_norms,
 )
 from athe_tf.training.options import FrameworkOptions
 from athe_tf.utils.errors import InputError, check
@@ -115,7 +115,7 @@ def check_batch_norm(mode: str, net) -> None:
 
     Frozen layers use their moving statistics in every mode.
     """
-    foreign = any(layer.trainable for layer in foreign_batch_norms(net))
+    foreign = any(layer.trainable for layer in third_party_batch_norms(net))
     if foreign and mode in ("batch_no_update", "frozen_clean"):
         raise InputError(
             f"bn_mode='{mode}' needs athe_tf.BatchNorm, and this model has keras.layers.BatchNormalization, "

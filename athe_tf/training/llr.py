@@ -95,7 +95,7 @@ class CleanPass(NamedTuple):
 
     Attributes:
         logits: Of an ordinary training pass, which updates the moving statistics.
-        statistics: Those of the pass, by layer of batch normalisation.
+        statistics: Those of the pass, by layer of batch normalization.
         losses: Cross-entropy without margin or label smoothing, one value per example.
         gradient: The gradient of each loss with respect to its own image. The statistics of the batch are
             treated as constants, as in every pass that is compared with it.
@@ -116,12 +116,12 @@ def clean_pass(net, x, y) -> CleanPass:
 
 
 def gradient_at(net, statistics, x, y):
-    """`(losses, input gradient)` at `x`, normalised by `statistics`."""
+    """`(losses, input gradient)` at `x`, normalized by `statistics`."""
     return input_gradient(lambda images: frozen_losses(net, statistics, images, y)[0], x)
 
 
 def frozen_losses(net, statistics, x, y):
-    """`(losses, logits)` at `x`, normalised by `statistics`; nothing is updated."""
+    """`(losses, logits)` at `x`, normalized by `statistics`; nothing is updated."""
     with frozen_batch_statistics(statistics) if statistics else contextlib.nullcontext():
         logits = full_precision(net(x, training=True))
     return margin_crossentropy(y, logits), logits

@@ -23,7 +23,7 @@ class MART(AdversarialModel):
     of the first two terms, which classify, and not of the last. The attack maximizes the cross-entropy, from
     the same Gaussian start as TRADES unless it is given a `start`.
 
-    The published accuracy under PGD is far above that under AutoAttack (65.0 and 56.3 % with extra data):
+    The published accuracy under PGD is far above that under AutoAttack (65.0 and 56.3% with extra data):
     evaluate it with strong attacks.
 
     Example:

@@ -28,9 +28,9 @@ LR_SCHEDULES = ("constant", "piecewise", "multistep", "cosine", "cyclic")
 class SharedOptions:
     """Options of the training step that every framework has."""
 
-    label_smoothing: float = option(0.0, "In the training loss, never in the attack.", least=0, below=1)
+    label_smoothing: float = option(0.0, "In the training loss, never in the attack.", ge=0, lt=1)
     bn_mode: str | None = option(None, "Batch normalization while crafting.", choices=BN_MODES)
-    clip_norm: float | None = option(None, "Clip the gradient of the weights to this norm. [never]", above=0)
+    clip_norm: float | None = option(None, "Clip the gradient of the weights to this norm. [never]", gt=0)
 
     def __post_init__(self):
         check_options(self)
@@ -40,16 +40,16 @@ class SharedOptions:
 class AverageOptions:
     """Averages of the weights; the average is what is validated and exported."""
 
-    ema: float = option(0.0, "Decay of a moving average of the weights. 0 disables it.", least=0, below=1)
-    swa_start: int | None = option(None, "Average the weights of all epochs after this one.", above=0)
+    ema: float = option(0.0, "Decay of a moving average of the weights. 0 disables it.", ge=0, lt=1)
+    swa_start: int | None = option(None, "Average the weights of all epochs after this one.", gt=0)
 
 
 @dataclasses.dataclass(frozen=True)
 class PerturbationOptions:
     """Adversarial weight perturbation."""
 
-    awp_gamma: float = option(0.0, "AWP: size relative to the weights. 0 disables it.", least=0, below=1)
-    awp_start: float = option(0.0, "Epochs before weights are perturbed.", least=0)
+    awp_gamma: float = option(0.0, "AWP: size relative to the weights. 0 disables it.", ge=0, lt=1)
+    awp_start: float = option(0.0, "Epochs before weights are perturbed.", ge=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,17 +57,17 @@ class EpsilonOptions:
     """The radius of the training attack over time."""
 
     epsilon_schedule: str = option("constant", "Rise of epsilon in each period.", choices=EPSILON_SCHEDULES)
-    epsilon_min: float = option(0.0, "Epsilon at the beginning of every period.", least=0)
-    epsilon_max: float | None = option(None, "End of the rise, cut at epsilon. [twice epsilon]", least=0)
-    epsilon_warmup: float | None = option(None, "Epochs of the rise, instead of epsilon_max.", above=0)
-    epsilon_delay: float = option(0.0, "Epochs at epsilon_min before the first rise.", least=0)
+    epsilon_min: float = option(0.0, "Epsilon at the beginning of every period.", ge=0)
+    epsilon_max: float | None = option(None, "End of the rise, cut at epsilon. [twice epsilon]", ge=0)
+    epsilon_warmup: float | None = option(None, "Epochs of the rise, instead of epsilon_max.", gt=0)
+    epsilon_delay: float = option(0.0, "Epochs at epsilon_min before the first rise.", ge=0)
 
 
 def check_epsilon_order(lowest: float, target: float, highest: float) -> None:
     """Raises `InputError` unless a schedule rises from `lowest` to at least `target`."""
     check(
         0 <= lowest <= target <= highest,
-        "A schedule of epsilon rises from its lowest value towards its highest and stops at epsilon. "
+        "A schedule of epsilon rises from its lowest value toward its highest and stops at epsilon. "
         f"Received: lowest={lowest:g}, epsilon={target:g}, highest={highest:g}.",
     )
 
@@ -81,12 +81,12 @@ def check_epsilon_delay(delay: float, first_end: float) -> None:
     )
 
 
-def check_rising(values, shown: str, above: float | None = None, strict: bool = True) -> None:
+def check_rising(values, display_name: str, gt: float | None = None, strict: bool = True) -> None:
     """Raises `InputError` unless numbers are in rising order; without `strict`, equal ones are allowed."""
-    lowest = () if above is None else (above,)
+    lowest = () if gt is None else (gt,)
     check(
         all(a < b or (a == b and not strict) for a, b in itertools.pairwise((*lowest, *values))),
-        f"{shown} must be in rising order{'' if above is None else f' and larger than {above:g}'}. "
+        f"{display_name} must be in rising order{'' if gt is None else f' and larger than {gt:g}'}. "
         f"Received: {','.join(f'{value:g}' for value in values)}.",
     )
 
@@ -127,7 +127,7 @@ class FrameworkOptions:
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class MyOptions(FrameworkOptions):
-    ...     sharpness: float = option(2.0, "How sharp.", above=0)
+    ...     sharpness: float = option(2.0, "How sharp.", gt=0)
     >>> MyOptions(sharpness=3.0).sharpness
     3.0
     """
@@ -243,9 +243,9 @@ class PGDATOptions(FrameworkOptions):
 class ALPOptions(FrameworkOptions):
     name = "alp"
     implementation = "pgd_at:ALP"
-    pairing: float = option(0.5, "Weight of the logit pairing.", least=0)
+    pairing: float = option(0.5, "Weight of the logit pairing.", ge=0)
     pairing_form: str = option("mse", "Distance; the paper has l2.", choices=("mse", "l2"))
-    clean_weight: float = option(0.5, "Weight of the clean images, the paper's alpha.", least=0, below=1)
+    clean_weight: float = option(0.5, "Weight of the clean images, the paper's alpha.", ge=0, lt=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +254,7 @@ class TRADESOptions(FrameworkOptions):
     implementation = "trades:TRADES"
     default_start = "gaussian"
     starts = _AWAY
-    beta: float = option(6.0, "Weight of the divergence.", least=0)
+    beta: float = option(6.0, "Weight of the divergence.", ge=0)
     divergence: str = option("kl", "Divergence; ce is Table 1 of the HE paper.", choices=("kl", "ce"))
 
 
@@ -263,7 +263,7 @@ class MARTOptions(FrameworkOptions):
     name = "mart"
     implementation = "mart:MART"
     default_start = "gaussian"
-    beta: float = option(6.0, "Weight of the divergence.", least=0)
+    beta: float = option(6.0, "Weight of the divergence.", ge=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,7 +278,7 @@ class FreeATOptions(FrameworkOptions):
     bn_modes = ("train",)
     takes_batch_size = True
     more_steps = "Use `replays` for more."
-    replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", least=1)
+    replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", ge=1)
     noise_in_box: bool = option(
         False, "Project the noise so that image plus noise lies in [0, 1], instead of clipping the sum."
     )
@@ -309,7 +309,7 @@ class NFGSMOptions(FastATOptions):
     name = "n_fgsm"
     implementation = "fast_at:NFGSM"
     starts = ()
-    noise: float = option(2.0, "Magnitude of the initial noise in units of epsilon; no projection.", above=0)
+    noise: float = option(2.0, "Magnitude of the initial noise in units of epsilon; no projection.", gt=0)
 
     def step_size(self, epsilon: float) -> float:
         return epsilon
@@ -320,7 +320,7 @@ class GradAlignOptions(FastATOptions):
     name = "gradalign"
     implementation = "fast_at:GradAlign"
     starts = ()
-    alignment: float = option(0.2, "Weight of the alignment of gradients.", least=0)
+    alignment: float = option(0.2, "Weight of the alignment of gradients.", ge=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,9 +338,9 @@ class LLROptions(FrameworkOptions):
     }  # fmt: skip
     variant: str = option("llr", "Which terms.", choices=("llr", "gamma_only", "grad_norm"))
     preset: str = option("paper", "Weights and inner steps.", choices=("paper", "code"))
-    nominal_weight: float | None = option(None, "Weight of the clean loss. [the preset's]", least=0)
-    gamma_weight: float | None = option(None, "Weight of gamma, the paper's lambda. [the preset's]", least=0)
-    slope_weight: float | None = option(None, "Weight of the slope, the paper's mu. [the preset's]", least=0)
+    nominal_weight: float | None = option(None, "Weight of the clean loss. [the preset's]", ge=0)
+    gamma_weight: float | None = option(None, "Weight of gamma, the paper's lambda. [the preset's]", ge=0)
+    slope_weight: float | None = option(None, "Weight of the slope, the paper's mu. [the preset's]", ge=0)
     rule: str | None = option(None, "Steps of the search. [the preset's]", choices=("sign", "adam"))
     tangent_gradient: bool | None = option(None, "Follow the tangent's gradient too. [the preset's]")
 
@@ -359,8 +359,8 @@ class CUREOptions(FrameworkOptions):
     implementation = "llr:CURE"
     crafts = False
     bn_modes = ("frozen_clean",)
-    curvature_weight: float = option(4.0, "Weight of the curvature, the paper's gamma.", least=0)
-    curvature_step: float = option(1.5, "Euclidean length of the paper's step h.", above=0)
+    curvature_weight: float = option(4.0, "Weight of the curvature, the paper's gamma.", ge=0)
+    curvature_step: float = option(1.5, "Euclidean length of the paper's step h.", gt=0)
 
 
 OPTIONS: dict[str, type[FrameworkOptions]] = {

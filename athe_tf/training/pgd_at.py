@@ -8,7 +8,7 @@ from athe_tf.training.options import ALPOptions, FrameworkOptions, PGDATOptions,
 
 
 class PGDAT(AdversarialModel):
-    """PGD-AT: minimize the loss on the images that maximise it (Madry et al., 2018).
+    """PGD-AT: minimize the loss on the images that maximize it (Madry et al., 2018).
 
     Training objective (Table 1 of the HE paper): `CE(f(x*), y)`, with HE the margin loss of Eq. 6. The
     attack maximizes `CE(f(x'), y)`, never with a margin.
@@ -37,7 +37,7 @@ class Standard(AdversarialModel):
     """Training on clean images: cross-entropy, with the margin for hypersphere heads.
 
     An attack is optional and used only to measure `val_robust_accuracy`. The best epoch is the one
-    with the highest clean accuracy: robust accuracy would select one that has learnt nothing yet.
+    with the highest clean accuracy: robust accuracy would select one that has learned nothing yet.
 
     Example:
 
@@ -60,7 +60,7 @@ class ALP(AdversarialModel):
     Training objective (Table 1 of the HE paper), with a for `clean_weight`:
     `a CE(f(x), y) + (1 - a) CE(f(x*), y) + pairing * D(x, x*)`, with HE the margin loss of Eq. 6 in the first
     two terms. `D` compares the logits divided by the head's
-    scale, that is cosines with HE. The attack maximises `CE(f(x'), y)`, never with a margin.
+    scale, that is cosines with HE. The attack maximizes `CE(f(x'), y)`, never with a margin.
 
     Where paper and released HE code differ: the paper's `D` is the l2 norm of the difference, the code's is
     its mean square over images and classes, the default here. The paper writes the attack on unscaled

@@ -204,7 +204,7 @@ class EpsilonSchedule:
         check_option(EpsilonOptions, "epsilon_schedule", kind, "kind")
         ends = [int(end) for end in ends]
         check(len(ends) > 0, "`ends` must not be empty. Give the update at which the training ends.")
-        check_rising(ends, "`ends`", above=0)
+        check_rising(ends, "`ends`", gt=0)
         if highest is None:
             highest = target if warm_up else 2 * target
         check_epsilon_order(lowest, target, highest)

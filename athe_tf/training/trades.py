@@ -11,7 +11,7 @@ class TRADES(AdversarialModel):
     """TRADES: cross-entropy on clean images, plus a divergence of predictions (Zhang et al., 2019).
 
     Training objective: `CE(f(x), y) + beta * KL(f(x) || f(x*))`, with HE the margin loss of Eq. 6 in its
-    first term and no margin in the second. The attack maximises the same divergence. Gradients flow through
+    first term and no margin in the second. The attack maximizes the same divergence. Gradients flow through
     both arguments of the KL.
 
     Table 1 of the HE paper writes a cross-entropy between the two predictions, `divergence="ce"`; its

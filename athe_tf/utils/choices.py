@@ -24,44 +24,44 @@ EXPORT_SUFFIXES: dict[str, tuple[str, ...]] = {
 RUNTIME_SUFFIXES = (".onnx", ".tflite")
 
 
-def check_epsilon(norm: str, epsilon: float, shown: str = "epsilon") -> None:
+def check_epsilon(norm: str, epsilon: float, display_name: str = "epsilon") -> None:
     """Raises `InputError` for a radius that no threat model can have.
 
     Args:
         norm: One of `NORMS`.
         epsilon: The radius, in pixels of [0, 1].
-        shown: How the message calls it.
+        display_name: How the message calls it.
     """
     check_choice("norm", norm, NORMS)
     check(
         math.isfinite(epsilon) and epsilon >= 0,
-        f"{shown} must be finite and not negative. Received: {shown}={epsilon:g}.",
+        f"{display_name} must be finite and not negative. Received: {display_name}={epsilon:g}.",
     )
     check(
         norm != "linf" or epsilon <= 1,
-        f"Pixels lie in [0, 1], so {shown} must not exceed 1 in linf. Received: {shown}={epsilon:g}. "
-        f"Did you mean {shown}={epsilon:g}/255?",
+        f"Pixels lie in [0, 1], so {display_name} must not exceed 1 in linf. Received: "
+        f"{display_name}={epsilon:g}. Did you mean {display_name}={epsilon:g}/255?",
     )
 
 
-def check_logit_scale(logit_scale: float | str, shown: str = "logit_scale") -> None:
+def check_logit_scale(logit_scale: float | str, display_name: str = "logit_scale") -> None:
     """Raises `InputError` unless a scale of logits is `"model"` or a positive number.
 
     Args:
         logit_scale: The scale.
-        shown: How the message calls it.
+        display_name: How the message calls it.
     """
     check(
         logit_scale == "model" or (isinstance(logit_scale, int | float) and logit_scale > 0),
-        f"{shown} must be 'model' or a number larger than 0. Received: {shown}={logit_scale}.",
+        f"{display_name} must be 'model' or a number larger than 0. Received: {display_name}={logit_scale}.",
     )
     check(
         not isinstance(logit_scale, float) or math.isfinite(logit_scale),
-        f"{shown} must be 'model' or a finite number. Received: {shown}={logit_scale}.",
+        f"{display_name} must be 'model' or a finite number. Received: {display_name}={logit_scale}.",
     )
 
 
-def parse_logit_scale(text: float | str, shown: str = "logit_scale") -> float | str:
+def parse_logit_scale(text: float | str, display_name: str = "logit_scale") -> float | str:
     """Reads a scale of logits: `"model"` or a number, as text or not.
 
     Example:
@@ -70,19 +70,19 @@ def parse_logit_scale(text: float | str, shown: str = "logit_scale") -> float | 
     15.0
     """
     scale = parse_number(text) if isinstance(text, str) and text != "model" else text
-    check_logit_scale(scale, shown)
+    check_logit_scale(scale, display_name)
     return scale
 
 
-def check_input_range(input_range, shown: str = "input_range") -> None:
+def check_input_range(input_range, display_name: str = "input_range") -> None:
     """Raises `InputError` unless a range consists of two rising numbers.
 
     Args:
         input_range: The smallest and the largest value of a pixel.
-        shown: How the message calls it.
+        display_name: How the message calls it.
     """
     check(
         len(input_range) == 2 and float("-inf") < input_range[0] < input_range[1] < float("inf"),
-        f"{shown} must be two rising numbers, the smallest and the largest value of a pixel, such as 0 and "
-        f"255. Received: {', '.join(f'{value:g}' for value in input_range)}.",
+        f"{display_name} must be two rising numbers, the smallest and the largest value of a pixel, such as "
+        f"0 and 255. Received: {', '.join(f'{value:g}' for value in input_range)}.",
     )

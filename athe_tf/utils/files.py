@@ -93,7 +93,7 @@ def sweep(*folders: str | pathlib.Path) -> None:
 def remove_unfinished() -> None:
     """Removes the temporary files of this process, which is about to end without leaving its contexts.
 
-    Another thread may call this: folders are not exchanged any more afterwards.
+    Another thread may call this: folders are not exchanged any more afterward.
     """
     _exchanging.acquire(timeout=1)
     for path in tuple(_unfinished):

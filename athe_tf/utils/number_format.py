@@ -64,9 +64,9 @@ def percent(share: float | None, digits: int = 2) -> str:
     Example:
 
     >>> percent(0.5125), percent(None)
-    ('51.25 %', '\u2013')
+    ('51.25%', '\u2013')
     """
-    return NOTHING if is_absent(share) else f"{100 * share:.{digits}f} %"  # type: ignore[operator]
+    return NOTHING if is_absent(share) else f"{100 * share:.{digits}f}%"  # type: ignore[operator]
 
 
 def is_absent(number: float | None) -> bool:

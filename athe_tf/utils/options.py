@@ -10,6 +10,7 @@ import math
 import operator
 import types
 import typing
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,14 +30,18 @@ TYPES: dict[type, tuple[str, str]] = {
 }
 
 
+#: Names of bounds in version 0.1, which still work.
+FORMER_BOUNDS = {"least": "ge", "above": "gt", "below": "lt"}
+
+
 def option(
     default,
     help: str,
     *,
     choices: tuple[str, ...] | None = None,
-    least: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
+    ge: float | None = None,
+    gt: float | None = None,
+    lt: float | None = None,
     **metadata,
 ) -> Any:
     """A dataclass field with its help text and what its value must be.
@@ -45,54 +50,61 @@ def option(
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Options:
-    ...     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    ...     beta: float = option(6.0, "Weight of the divergence.", ge=0)
     >>> check_options(Options(beta=6.0))
 
     Args:
         default: The default; `None` if somebody else decides.
         help: One sentence for `--help`.
         choices: The values that a text can have.
-        least: The smallest number.
-        above: Numbers must be larger than this.
-        below: Numbers must be smaller than this.
+        ge: The smallest number.
+        gt: Numbers must be larger than this.
+        lt: Numbers must be smaller than this.
         **metadata: `runtime=True` marks what does not change the result of a run; `positional=True` takes
             what stands on the command line without dashes; `after="name"` lists it behind another option in
             classes decorated with `listed`.
     """
-    rules = {"choices": choices, "least": least, "above": above, "below": below}
+    for former, name in FORMER_BOUNDS.items():
+        if former in metadata:
+            warnings.warn(
+                f"`{former}` of an option is now called `{name}`.", DeprecationWarning, stacklevel=2
+            )
+            metadata[name] = metadata.pop(former)
+    rules = {"choices": choices, "ge": ge, "gt": gt, "lt": lt}
     return dataclasses.field(default=default, metadata={"help": help, **rules, **metadata})
 
 
-def check_option(options_class, name: str, value, shown: str | None = None) -> None:
+def check_option(options_class, name: str, value, display_name: str | None = None) -> None:
     """Raises `InputError` unless an option can have this value.
 
     Args:
         options_class: The dataclass that describes the option.
         name: Its field.
         value: The value; `None` is always accepted.
-        shown: How the message calls the option. Defaults to `name`.
+        display_name: How the message calls the option. Defaults to `name`.
     """
     rules = options_class.__dataclass_fields__[name].metadata
-    shown = shown or name
+    display_name = display_name or name
     if value is None:
         return
     if rules.get("choices") is not None and value not in rules["choices"]:
-        raise unknown_name(shown, str(value), rules["choices"])
+        raise unknown_name(display_name, str(value), rules["choices"])
     for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
         check(
             not has_controls(str(text)),
-            f"{shown} must be a text without line breaks and other control characters. Received: {text!r}. "
-            "Rename the file or folder.",
+            f"{display_name} must be a text without line breaks and other control characters. Received: "
+            f"{text!r}. Rename the file or folder.",
         )
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         bounds = _bounds(rules)
         check(
-            not bounds or _within(value, rules), f"{shown} must {bounds}. Received: {shown}={_number(value)}."
+            not bounds or _within(value, rules),
+            f"{display_name} must {bounds}. Received: {display_name}={_number(value)}.",
         )
 
 
 def _bounds(rules) -> str:
-    least, above, below = (rules.get(name) for name in ("least", "above", "below"))
+    least, above, below = (rules.get(name) for name in ("ge", "gt", "lt"))
     if below is not None:
         left, low = ("[", least) if above is None else ("(", above)
         return f"lie in {left}{_number(low)}, {_number(below)})"
@@ -109,26 +121,26 @@ def _number(value) -> str:
 
 def _within(value, rules) -> bool:
     """Whether a number is finite and within all bounds that there are."""
-    tests = (("least", operator.ge), ("above", operator.gt), ("below", operator.lt))
+    tests = (("ge", operator.ge), ("gt", operator.gt), ("lt", operator.lt))
     finite = isinstance(value, int) or math.isfinite(value)  # a large integer is no float
     return finite and all(rules.get(name) is None or test(value, rules[name]) for name, test in tests)
 
 
-def check_options(options, shown: Callable[[str], str] = str, table=None) -> None:
+def check_options(options, display_name: Callable[[str], str] = str, table=None) -> None:
     """Checks every field of a dataclass of options.
 
     Args:
         options: An instance.
-        shown: From the name of a field to how messages call it.
+        display_name: From the name of a field to how messages call it.
         table: Check the fields of this base class only. Defaults to all.
     """
     for field in dataclasses.fields(table or options):
-        check_option(type(options), field.name, getattr(options, field.name), shown(field.name))
+        check_option(type(options), field.name, getattr(options, field.name), display_name(field.name))
 
 
 def seed_option(help: str) -> Any:
     """An option for a seed: 31 bits, so that no two seeds mean the same."""
-    return option(0, help, least=0, below=2**31)
+    return option(0, help, ge=0, lt=2**31)
 
 
 def with_help(table, name: str, help: str) -> Any:
@@ -159,7 +171,7 @@ def values_of(table, options) -> dict[str, Any]:
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Options:
-    ...     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    ...     beta: float = option(6.0, "Weight of the divergence.", ge=0)
     >>> @dataclasses.dataclass(frozen=True)
     ... class Config(Options):
     ...     seed: int = seed_option("Seed.")
@@ -214,7 +226,7 @@ def json_schema(options_class, name: str) -> dict[str, Any]:
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Options:
-    ...     beta: float | None = option(None, "Weight of the divergence.", least=0)
+    ...     beta: float | None = option(None, "Weight of the divergence.", ge=0)
     >>> json_schema(Options, "beta")
     {'type': ['number', 'null'], 'description': 'a number or null'}
     """
@@ -247,7 +259,7 @@ class DerivedSignature:
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Options:
-    ...     beta: float = option(6.0, "Weight of the divergence.", least=0)
+    ...     beta: float = option(6.0, "Weight of the divergence.", ge=0)
     >>> class Model:
     ...     options_class = Options
     ...     __signature__ = DerivedSignature("options_class")

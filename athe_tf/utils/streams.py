@@ -10,7 +10,7 @@ import sys
 
 from athe_tf.utils.errors import first_line
 
-# Sequences with an end (colours, cursor; titles, links), then those of one character.
+# Sequences with an end (colors, cursor; titles, links), then those of one character.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
@@ -45,13 +45,13 @@ def one_line(text) -> str:
 
     Example:
 
-    >>> one_line("pgd-20\nworst case 99 %")
-    'pgd-20 worst case 99 %'
+    >>> one_line("pgd-20\nworst case 99%")
+    'pgd-20 worst case 99%'
     """
     return " ".join(printable(text).split())
 
 
-def say(*parts, flush: bool = True) -> bool:
+def print_line(*parts, flush: bool = True) -> bool:
     """Prints for the user, and returns whether that succeeded.
 
     A log on a full disk or a closed pipe must not end a run. Once printing has failed, further output is

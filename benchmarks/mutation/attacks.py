@@ -224,7 +224,7 @@ SLIPS = (
     Slip(
         "A41",
         HERE + "zoo.py",
-        "tests + MOST_QUERIES_PER_UPDATE > budget",
+        "tests + MAX_QUERIES_PER_UPDATE > budget",
         "tests + 2 > budget",
         FORMULAS,
     ),

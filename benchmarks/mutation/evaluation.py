@@ -312,7 +312,7 @@ SLIPS = (
     Slip(
         "E59",
         "athe_tf/evaluation/model_diagnosis.py",
-        "np.concatenate(kept)[:KEPT]",
+        "np.concatenate(kept)[:MAX_EXAMPLES]",
         "np.concatenate(kept)",
         PARTS,
     ),

@@ -50,7 +50,7 @@ SLIPS = (
         HERE + "builder.py",
         "variance=[value**2 for value in stds]",
         "variance=stds",
-        (BUILD + "test_normalisation_lives_in_the_model",),
+        (BUILD + "test_normalization_lives_in_the_model",),
     ),
     Slip("M11", HERE + "names.py", '{"he": 0.2, "mhe": 0.1}', '{"he": 0.2, "mhe": 0.2}', FORMULAS),
     Slip(

@@ -133,8 +133,8 @@ robust: 94.0% clean, 21.0% in the worst case
 
 The plain model loses every image to the attacks. The robust one gives up a little clean accuracy, and
 after ten epochs a fifth of the test images survive both attacks; its robust accuracy is still rising. The
-recipe `digits_trades_he` trains a similar network for longer, and 63 % survive four attacks (the table in
-the README). The head alone does not do that: a cosine head with a plain `fit` is no defence.
+recipe `digits_trades_he` trains a similar network for longer, and 63% survive four attacks (the table in
+the README). The head alone does not do that: a cosine head with a plain `fit` is no defense.
 
 ## Next steps
 

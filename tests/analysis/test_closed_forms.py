@@ -15,7 +15,7 @@ from athe_tf.analysis.perturbations import Perturbations
 from athe_tf.analysis.subject import Subject
 from athe_tf.analysis.weights import WeightLoss
 from athe_tf.models.features import find_head
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 from tests.small_runs import tiny_batch, tiny_net
 
 ATTACK = athe_tf.attacks.PGD(0.1, steps=1, start="zero", step_size=0.1)
@@ -61,7 +61,7 @@ def biased(factors):
 def test_wrong_labels_are_counted_with_the_lengths_as_they_are_and_with_equal_ones():
     attack = athe_tf.attacks.PGD(0.02, steps=1, start="zero", step_size=0.02)
     model, equal = biased([1.0, 2.0, 4.0]), biased([7 / 3] * 3)
-    x = grey_images(12)
+    x = gray_images(12)
     y = predictions(model, x)
 
     def labels(net):
@@ -89,7 +89,7 @@ def test_the_correlation_of_lengths_and_labels_is_by_rank():
 
 def test_the_distance_from_the_tangent_is_that_of_numpy():
     """Two classes: cross-entropy is log(1 + exp(-m)) of the margin m, which is linear in the image."""
-    model, x = linear_model(classes=2, scale=0.1), grey_images(6)
+    model, x = linear_model(classes=2, scale=0.1), gray_images(6)
     y = predictions(model, x)
     found = athe_tf.analysis.linearity(model, (x, y), ATTACK, BATCHES, epsilons=(0.05, 0.1))
     kernel, bias = (w.astype("float64") for w in model.layers[-1].get_weights())
@@ -185,7 +185,7 @@ def test_a_name_stands_where_its_class_has_the_most_room():
 
 
 def test_models_of_training_are_in_the_order_of_their_steps():
-    images = grey_images(6)
+    images = gray_images(6)
     models = {7: linear_model(classes=3, seed=1), 2: linear_model(classes=3, seed=2)}
     labels = predictions(models[2], images)
     found = athe_tf.analysis.training_steps(models, (images, labels), ATTACK, BATCHES)
@@ -198,7 +198,7 @@ def test_models_of_training_are_in_the_order_of_their_steps():
 def test_results_of_other_numbers_of_images_are_not_compared():
     results = []
     for images in (4, 6):
-        x = grey_images(images)
+        x = gray_images(images)
         model = linear_model(classes=2)
         results.append(athe_tf.analysis.attack_steps(model, (x, predictions(model, x)), ATTACK, steps=(1,)))
     with pytest.raises(athe_tf.InputError, match="differ in: images"):

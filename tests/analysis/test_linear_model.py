@@ -6,7 +6,7 @@ import pytest
 
 import athe_tf
 from athe_tf.analysis import AnalysisOptions
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
 matplotlib.use("Agg")
 ATTACK = athe_tf.attacks.PGD(0.05, steps=3, start="zero")
@@ -16,7 +16,7 @@ ATTACK = athe_tf.attacks.PGD(0.05, steps=3, start="zero")
 def linear():
     """Two classes: the margin is an exactly linear function of the image."""
     model = linear_model(classes=2)
-    x = grey_images(6)
+    x = gray_images(6)
     return model, (x, predictions(model, x))
 
 
@@ -119,7 +119,7 @@ def test_directions_of_figure_1_equal_the_closed_forms(norm, bound):
 def test_cosines_of_gradients_equal_their_closed_form():
     """Features are the image itself, so the gradient of their length is the image, and all is known."""
     model = linear_model(classes=3)
-    x = grey_images(4)
+    x = gray_images(4)
     y = predictions(model, x)
     result = athe_tf.analysis.fn_direction(model, (x, y))
     kernel, bias = (w.astype("float64") for w in model.layers[-1].get_weights())
@@ -139,7 +139,7 @@ def test_equal_class_weights_have_no_bias_and_long_ones_are_measured():
     kernel, bias = model.layers[-1].get_weights()
     kernel = kernel / np.linalg.norm(kernel, axis=0) * [1.0, 2.0, 4.0]
     model.layers[-1].set_weights([kernel, bias])
-    x = grey_images(12)
+    x = gray_images(12)
     result = athe_tf.analysis.class_bias(model, (x, predictions(model, x)), ATTACK)
     np.testing.assert_allclose(result.norms, [1.0, 2.0, 4.0], rtol=1e-5)
     assert result.key_numbers["longest / shortest weights"] == pytest.approx(4.0, rel=1e-5)

@@ -45,7 +45,7 @@ class Brightness(AnalysisResult):
         cls,
         subject: Subject,
         *,
-        gain: float = option(1.0, "Gain of brightness.", above=0),
+        gain: float = option(1.0, "Gain of brightness.", gt=0),
         offset: float = argument(0.0, "Added to each mean."),
     ) -> "Brightness":
         """Measures how bright images are."""

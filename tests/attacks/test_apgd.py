@@ -12,9 +12,9 @@ from athe_tf import attacks
 from athe_tf.attacks import apgd_steps
 from athe_tf.utils.errors import InputError, NotApplicable
 from tests.curved_case import curved_model
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 # One row an attack: name, norm and an epsilon at which some images of `curved` fall and some stand.
 ATTACKS = [("apgd-ce-12", "linf", 0.06), ("apgd-dlr-12", "l2", 0.25), ("apgd-t-12", "l1", 0.8)]
 
@@ -262,7 +262,7 @@ def test_one_trace_for_all_batch_sizes(linear):
     count = len(traces)
     for batch_size in (7, 60):
         attack.run(target, IMAGES, y, batch_size=batch_size)
-    assert len(traces) <= count + 1  # the clean pass may generalise its batch size once
+    assert len(traces) <= count + 1  # the clean pass may generalize its batch size once
 
 
 def test_a_callable_needs_not_say_how_many_classes_it_has():

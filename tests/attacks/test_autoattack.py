@@ -13,10 +13,10 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks import AutoAttack
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 from tests.warm_processes import exit_code_of
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_falls_exactly_what_lies_within_epsilon_of_a_linear_boundary(linear, nor
 @pytest.mark.parametrize("classes", [2, 3, 1000])
 def test_any_number_of_classes(classes):
     model = linear_model(classes, shape=(3, 4, 1))
-    x = grey_images(12, shape=(3, 4, 1))
+    x = gray_images(12, shape=(3, 4, 1))
     y = predictions(model, x)
     radius = radii(model, x, y, "linf")
     epsilon = float(np.median(radius))
@@ -210,7 +210,7 @@ def test_images_without_gradient_are_noticed(linear):
 def test_a_black_box_that_beats_gradients_is_noticed():
     """Logits that are rounded have no gradient, and Square needs none."""
     model = linear_model(3, shape=(6, 6, 1))
-    x = grey_images(40, shape=(6, 6, 1))
+    x = gray_images(40, shape=(6, 6, 1))
     y = predictions(model, x)
 
     def masked(v):

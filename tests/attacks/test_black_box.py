@@ -10,9 +10,9 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.utils.errors import InputError
 from tests.curved_case import curved_model
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 # Small budgets: (name, arguments, most queries of an image).
 CASES = {
     "square": ("square-60", {}, 60 + 2),
@@ -40,7 +40,7 @@ def linear():
 @pytest.fixture(scope="module")
 def curved():
     """Images of one channel that are not square."""
-    return curved_model((7, 5, 1), convolutions=1, normalised=True)
+    return curved_model((7, 5, 1), convolutions=1, normalized=True)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -109,7 +109,7 @@ def test_queries_equal_the_number_of_times_the_model_saw_each_image(case):
     together = attack.run(model, x, y, batch_size=16)
     # In company a solved row stays until an eighth of the batch, two rows here, is solved.
     assert 0 <= model.rows - together.queries.sum() <= together.queries.max()
-    assert model.traces <= traces + 1  # the clean pass may generalise its batch size once
+    assert model.traces <= traces + 1  # the clean pass may generalize its batch size once
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_queries_equal_the_number_of_times_the_model_saw_each_image(case):
 )
 def test_any_number_of_classes(case, classes):
     model = linear_model(classes=classes, shape=(9, 6, 1))
-    x = grey_images(count=12, shape=(9, 6, 1))
+    x = gray_images(count=12, shape=(9, 6, 1))
     y = predictions(model, x)
     attack, budget = make(case)
     result = attack.run(model, x, y)

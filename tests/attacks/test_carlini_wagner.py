@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images(40)
+IMAGES = gray_images(40)
 
 
 @pytest.fixture(scope="module")

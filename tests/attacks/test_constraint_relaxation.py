@@ -8,9 +8,9 @@ from athe_tf import attacks
 from athe_tf.attacks.constraint_relaxation import CYCLE, FIRST_STEPS, JUDGED, RELAXED, TARGET_ROUNDS
 from athe_tf.utils.errors import InputError
 from tests.curved_case import curved_model
-from tests.linear_case import DUAL, grey_images, linear_model, predictions, radii
+from tests.linear_case import DUAL, gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 
 
 class ExactCase:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from athe_tf import attacks
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def test_the_radius_is_found_up_to_the_overshoot(linear, norm):
     radius = radii(linear, IMAGES, y, norm)
     epsilon = float(np.median(radius))
     result = attacks.get("deepfool", epsilon=epsilon, norm=norm).run(linear, IMAGES, y)
-    # 2 % of overshoot, and the least step, which matters next to the boundary only.
+    # 2% of overshoot, and the least step, which matters next to the boundary only.
     assert (result.norm >= radius * 0.9999).all()
     np.testing.assert_array_less(result.norm, radius * 1.04 + 1.1e-5)
     clear = abs(radius / epsilon - 1) > 0.03

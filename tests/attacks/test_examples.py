@@ -8,7 +8,7 @@ import pytest
 
 import athe_tf
 from athe_tf import attacks
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
 CLASSES_AND_FUNCTIONS = [
     name for name in attacks.__all__ if inspect.isroutine(getattr(attacks, name)) or name[0].isupper()
@@ -18,7 +18,7 @@ CLASSES_AND_FUNCTIONS = [
 @pytest.fixture(scope="module")
 def case():
     model = linear_model()
-    x = grey_images(8)
+    x = gray_images(8)
     return {"athe_tf": athe_tf, "np": np, "model": model, "x": x, "y": predictions(model, x)}
 
 

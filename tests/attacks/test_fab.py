@@ -6,9 +6,9 @@ from scipy import optimize
 
 from athe_tf import attacks
 from athe_tf.attacks.box_projection import to_hyperplane
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 NORMS = ["linf", "l2", "l1"]
 ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 

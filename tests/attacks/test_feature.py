@@ -132,7 +132,7 @@ def test_a_pool_without_other_classes_is_refused(net, images):
         attacks.get("feature", epsilon=0.1, n_targets=0)
 
 
-# -- fn-pgd: the loss sees normalised features ------------------------------------------------------------
+# -- fn-pgd: the loss sees normalized features ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("logit_scale, length", [("model", 1.0), (10, 10.0)])

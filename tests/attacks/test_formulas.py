@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from athe_tf import attacks
 from athe_tf.attacks import apgd_steps, constraint_relaxation, losses
-from athe_tf.attacks.cascade import black_box_suspicions
+from athe_tf.attacks.cascade import black_box_warnings
 from athe_tf.attacks.engine.gradients import Adam, gradient_of, mean_gradient
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.model_checks import saturated_share
@@ -134,13 +134,13 @@ def test_sparse_steps_follow_the_sparsity_of_the_best_point():
     policy, x = apgd_steps.SparseSteps(threat_model("l1", 8.0), 100), tf.zeros([3, 5, 10, 2])
     memory = policy.memory(x, x, resumed=False)
     np.testing.assert_allclose([m[0] for m in memory], [8.0, 20.0, 100.0])  # a fifth of all pixels
-    # The best points have moved 94, 95 and 100 pixels of 100: below 95 % is sparser.
+    # The best points have moved 94, 95 and 100 pixels of 100: below 95% is sparser.
     best = np.zeros([3, 100], "float32")
     for row, moved in enumerate((94, 95, 100)):
         best[row, :moved] = 1.0
     best = tf.reshape(tf.constant(best), x.shape)
     here, highest = (apgd_steps.Iterate(v, v, tf.zeros(3)) for v in (x + 0.5, best))
-    for i in (1, 2, 3):  # every 4 % of the steps
+    for i in (1, 2, 3):  # every 4% of the steps
         _, same = policy.checkpoint(tf.constant(i), x, here, highest, memory)
         np.testing.assert_array_equal(same, memory)
     point, memory = policy.checkpoint(tf.constant(4), x, here, highest, memory)
@@ -482,7 +482,7 @@ def test_a_black_box_attack_may_find_a_five_hundredth_before_it_is_suspicious():
 
     for gradient, square, suspicious in ((0.5, 0.499, 0), (0.5, 0.497, 1), (0.5, 0.6, 0)):
         results = {"apgd-ce": robust(gradient), "square": robust(square)}
-        assert len(black_box_suspicions(results)) == suspicious
+        assert len(black_box_warnings(results)) == suspicious
 
 
 def test_a_margin_of_sixteen_is_saturated():

@@ -9,9 +9,9 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.utils.errors import InputError
 from tests.curved_case import curved_model
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 EPSILON = {"linf": 0.05, "l2": 0.25, "l1": 0.8}
 STEPPED = ["bim-20", "pgd-20", "mim-20", "cw-linf-20", "adaptive-pgd-20"]
 
@@ -24,7 +24,7 @@ def linear():
 @pytest.fixture(scope="module")
 def curved():
     """Curved enough for restarts to matter."""
-    return curved_model((6, 6, 1), normalised=True)
+    return curved_model((6, 6, 1), normalized=True)
 
 
 def accuracy(result):
@@ -262,7 +262,7 @@ def test_an_attack_is_traced_once_for_all_batch_sizes(linear):
     count = len(traces)
     for batch_size in (7, 13, 60):
         attack.run(target, IMAGES, y, batch_size=batch_size)
-    assert len(traces) <= count + 1  # the clean pass may generalise its batch size once
+    assert len(traces) <= count + 1  # the clean pass may generalize its batch size once
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from athe_tf.attacks import PGD
 from athe_tf.jobs.journal import Journal
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
-IMAGES = grey_images(24)
+IMAGES = gray_images(24)
 MODEL = linear_model()
 LABELS = predictions(MODEL, IMAGES)
 ATTACK = PGD(epsilon=0.03, steps=3, restarts=2)

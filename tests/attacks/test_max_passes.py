@@ -5,9 +5,9 @@ import pytest
 
 from athe_tf import attacks
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images(30)
+IMAGES = gray_images(30)
 # A round of 3 steps: 3 gradients and 4 queries. The clean pass is one more.
 ROUND = 7
 

@@ -7,9 +7,9 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.utils.errors import InputError
 from tests.curved_case import curved_model
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
-IMAGES = grey_images(40)
+IMAGES = gray_images(40)
 # Radii at which about half of the images of the curved network fall.
 EPSILON = {"linf": 0.04, "l2": 0.2, "l1": 0.6}
 SETTINGS = {
@@ -17,7 +17,7 @@ SETTINGS = {
     "cw-l2": {"steps": 30, "search_steps": 3, "initial_c": 1.0, "learning_rate": 0.05},
     "fab": {"steps": 8},
     "fab-t": {"steps": 8},
-    # The radius of DDN falls from 1 by 5 % per step.
+    # The radius of DDN falls from 1 by 5% per step.
     "ddn": {"steps": 100},
     # After more steps, images lie on the boundary to the last bit, and another batch size flips them.
     "fmn": {"steps": 30},
@@ -134,7 +134,7 @@ def test_one_trace_serves_all_batch_sizes(curved, images, results, name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_any_number_of_classes_will_do(name, classes):
     shape = (3, 4, 1)
-    model, x = linear_model(classes, shape=shape), grey_images(8, shape=shape)
+    model, x = linear_model(classes, shape=shape), gray_images(8, shape=shape)
     attack = attacks.get(name, epsilon=1.0, norm=some_norm(name), **SETTINGS[name])
     result = attack.run(model, x, predictions(model, x))
     assert np.isfinite(result.norm).all() and result.success.all()

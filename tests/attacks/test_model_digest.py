@@ -8,9 +8,9 @@ import athe_tf
 from athe_tf.attacks import PGD
 from athe_tf.models.digest import keras_digest
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
-IMAGES = grey_images(8)
+IMAGES = gray_images(8)
 
 
 def small_net(activation="relu", rate=0.0, seed=0, dtype=None):

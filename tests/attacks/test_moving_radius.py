@@ -5,11 +5,11 @@ import pytest
 
 from athe_tf import attacks
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images(30)
-# How much longer than the exact distance a perturbation may be: DDN moves the radius by 5 % in its last
-# steps, FMN by 0.1 %.
+IMAGES = gray_images(30)
+# How much longer than the exact distance a perturbation may be: DDN moves the radius by 5% in its last
+# steps, FMN by 0.1%.
 CASES = [
     ("ddn", "l2", {}, 0.06),
     ("fmn", "linf", {}, 0.02),
@@ -30,7 +30,7 @@ def test_the_smallest_perturbation_of_a_linear_model_is_found(name, norm, argume
     result = attack.run(model, IMAGES, y)
     # Pixels are rounded to 3e-8, and a norm in l1 is the sum of 40 of them.
     assert (result.norm >= radius * (1 - 1e-5) - 2e-6).all()
-    # A hundred steps of DDN shrink the first radius, 1.05, by 5 % at most 98 times; ten radii halve epsilon
+    # A hundred steps of DDN shrink the first radius, 1.05, by 5% at most 98 times; ten radii halve epsilon
     # nine times.
     resolution = {"ddn": 1.05 * 0.95**98, "fmn": 1e-5, "epsilon-search": attack.epsilon / 2**8}[name]
     np.testing.assert_array_less(result.norm, radius * (1 + excess) + resolution)

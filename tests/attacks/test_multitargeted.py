@@ -10,9 +10,9 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.targets import ranked_target
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 import athe_tf
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 from tests.warm_processes import run_program
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs" / "evaluation.md"
@@ -31,7 +31,7 @@ def test_it_takes_few_lines():
 
 
 def test_it_is_made_by_name_and_evaluated_like_any_other(module):
-    images, model = grey_images(20), linear_model()
+    images, model = gray_images(20), linear_model()
     labels = predictions(model, images)
     attack = athe_tf.attacks.get(f"{module}(tries=5, step_size=1/200)", epsilon=0.02)
     assert attack.settings() == {"epsilon": 0.02, "norm": "linf", "tries": 5, "step_size": 0.005}
@@ -47,7 +47,7 @@ def test_it_is_made_by_name_and_evaluated_like_any_other(module):
 
 
 def test_it_is_resumable(module, tmp_path):
-    images, model = grey_images(20), linear_model()
+    images, model = gray_images(20), linear_model()
     labels = predictions(model, images)
     attack = athe_tf.attacks.get(f"{module}(tries=5)", epsilon=0.02)
     whole = attack.run(model, images, labels, batch_size=5)
@@ -68,7 +68,7 @@ def test_it_is_resumable(module, tmp_path):
 
 def test_the_program_takes_it_with_its_options(module, tmp_path):
     linear_model().save(tmp_path / "net.keras")
-    np.savez(tmp_path / "d.npz", **archive(grey_images(20)))
+    np.savez(tmp_path / "d.npz", **archive(gray_images(20)))
     ended = run_program(
         "evaluate",
         *(f"--model={tmp_path}/net.keras", f"--dataset=npz:{tmp_path}/d.npz", "--epsilon=0.02", "--nochecks"),
@@ -122,7 +122,7 @@ def test_the_former_name_of_a_round_works_for_one_version():
                 zeros, norm = y * 0, 1.0 + x[:, 0, 0, 0]
                 return athe_tf.attacks.RoundResult(x, success, zeros + 1, zeros, norm, zeros)
 
-    images, model = grey_images(4), linear_model()
+    images, model = gray_images(4), linear_model()
     result = Former(0.1).run(model, images, predictions(model, images))
     assert not result.success.any() and result.queries.tolist() == [2] * 4
     with pytest.warns(DeprecationWarning, match="now called `loss_sign`"):

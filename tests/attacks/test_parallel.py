@@ -7,9 +7,9 @@ import tensorflow as tf
 from athe_tf import attacks
 from athe_tf.attacks.engine import driver
 from athe_tf.attacks.engine.victim import Victim, victim
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
-IMAGES = grey_images(64)
+IMAGES = gray_images(64)
 
 
 def crafted(model, y, monkeypatch, count):

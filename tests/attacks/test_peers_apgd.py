@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 torch_case = pytest.importorskip("tests.torch_case")
 IMAGES = 700
 STEPS = 15
-# Robust accuracy between 30 and 70 %, where attacks differ.
+# Robust accuracy between 30 and 70%, where attacks differ.
 EPSILON = {"linf": 0.15, "l2": 0.7, "l1": 1.5}
 # Another random start moves the robust accuracy by 0.3 points, so the means of some seeds are compared.
 # Targeted attacks, with their many rounds, are steadier.

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 torch_case = pytest.importorskip("tests.torch_case")
 IMAGES = 300
 QUERIES = 300
-# Robust accuracy between 20 and 80 %, where attacks differ.
+# Robust accuracy between 20 and 80%, where attacks differ.
 EPSILON = {"linf": 0.17, "l2": 1.0, "l1": 3.0}
 # Another seed moves the robust accuracy by about a point, so the means of some seeds are compared.
 SEEDS = range(4)

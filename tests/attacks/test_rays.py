@@ -7,9 +7,9 @@ import tensorflow as tf
 from athe_tf import attacks
 from athe_tf.attacks.rays import Blocks
 from athe_tf.utils.errors import InputError
-from tests.linear_case import SHAPE, grey_images, linear_model, predictions, radii
+from tests.linear_case import SHAPE, gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_it_reaches_the_true_radius(binary):
     attack = attacks.get("rays-1500", epsilon=0.5, stop_on_success=False, tolerance=1e-4)
     result = attack.run(binary, IMAGES, y)
     assert (result.norm >= radius * (1 - 1e-3)).all()
-    resolved = radius > 20 * 1e-4 / np.sqrt(np.prod(SHAPE))  # 5 % of it are above the tolerance
+    resolved = radius > 20 * 1e-4 / np.sqrt(np.prod(SHAPE))  # 5% of it are above the tolerance
     assert resolved.mean() > 0.9
     assert (result.norm[resolved] <= 1.05 * radius[resolved]).all()
     np.testing.assert_allclose(abs(result.x_adv - IMAGES).max((1, 2, 3)), result.norm, atol=1e-6)

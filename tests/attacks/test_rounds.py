@@ -5,10 +5,10 @@ import pytest
 
 from athe_tf import attacks
 from athe_tf.attacks.engine.driver import _Stage
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
 CLASSES = 6
-IMAGES = grey_images()
+IMAGES = gray_images()
 MODEL = linear_model(classes=CLASSES)
 LABELS = predictions(MODEL, IMAGES)
 EPSILON = float(np.median(radii(MODEL, IMAGES, LABELS, "linf")))

@@ -7,7 +7,7 @@ import tensorflow as tf
 from athe_tf import attacks
 from athe_tf.attacks.spatial import transformed
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
 IMAGES = np.random.default_rng(0).uniform(size=(12, 8, 6, 2)).astype("float32")
 
@@ -109,7 +109,7 @@ def test_the_call_gives_the_move_with_the_largest_margin(model):
 
 
 def test_no_room_to_move_means_no_success():
-    model, x = linear_model(shape=(7, 5, 1)), grey_images(10, shape=(7, 5, 1))
+    model, x = linear_model(shape=(7, 5, 1)), gray_images(10, shape=(7, 5, 1))
     y = predictions(model, x)
     result = attacks.get("spatial", epsilon=0.0, translation=0.0, rotation=0.0, grid=(3, 1, 3)).run(
         model, x, y

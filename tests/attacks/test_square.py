@@ -9,9 +9,9 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.square import Hills, Patches, hill_and_valley
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 EPSILON = {"linf": 0.05, "l2": 0.25, "l1": 0.8}
 NORMS = list(EPSILON)
 IDS = tf.range(400, dtype=tf.int64)
@@ -57,7 +57,7 @@ def test_every_image_has_its_own_window_unless_shared():
 
 def test_in_linf_a_start_is_stripes_and_a_proposal_one_more_window():
     patches = moves((9, 6, 2))
-    x = tf.constant(grey_images(30, shape=(9, 6, 2)))
+    x = tf.constant(gray_images(30, shape=(9, 6, 2)))
     start = patches.start(x, IDS[:30], 0)
     np.testing.assert_allclose(abs(start - x), 0.1, atol=1e-6)
     stripes = np.sign(start - x)
@@ -83,7 +83,7 @@ def test_a_hill_and_its_valley_have_length_one_and_opposite_signs(order, side):
 @pytest.mark.parametrize("shape", [(32, 32, 3), (9, 6, 2), (8, 8, 1), (4, 5, 2), (2, 7, 1)])
 def test_in_l2_and_l1_all_moves_use_the_whole_radius(norm, shape):
     hills = moves(shape, norm, epsilon=0.5)
-    x = tf.constant(grey_images(20, shape=shape))
+    x = tf.constant(gray_images(20, shape=shape))
     point = hills.start(x, IDS[:20], 0)
     for seed in range(3):
         length = hills.threat.distance(x, point).numpy()
@@ -94,7 +94,7 @@ def test_in_l2_and_l1_all_moves_use_the_whole_radius(norm, shape):
 
 def test_in_l2_a_proposal_changes_two_windows_and_empties_one():
     hills = moves((16, 16, 1), "l2", epsilon=0.5)
-    x = tf.constant(grey_images(20, shape=(16, 16, 1)))
+    x = tf.constant(gray_images(20, shape=(16, 16, 1)))
     start = hills.start(x, IDS[:20], 0)
     side = hills.sides[3]
     target, _, _ = hills.draw(IDS[:20], 9, side, 0)

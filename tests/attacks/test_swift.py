@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from athe_tf import attacks
 from tests.curved_case import curved_model
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images(40)
+IMAGES = gray_images(40)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_short_form_for_validation_is_cr_with_one_start_per_target(honest, l
     clear = abs(radius / attack.epsilon - 1) > 0.01
     wrong = predictions(linear, found) != y
     np.testing.assert_array_equal(wrong[clear], (radius < attack.epsilon)[clear])
-    # Ten steps and their test, two targets chosen among four wrong classes, 20 steps towards each of them.
+    # Ten steps and their test, two targets chosen among four wrong classes, 20 steps toward each of them.
     victim = attacks.victim(linear)
     assert attack.schedule.craft_passes(victim) == 21 + 1 + 4 + 2 * 50
 
@@ -60,8 +60,8 @@ def test_only_images_that_came_close_get_more_gradients(honest):
     far = survived & (radius / attack.epsilon - 1 > attack.come_close + 0.02)
     assert close.any() and far.any()
     assert result.gradients[close].min() > result.gradients[far].max() + 300
-    np.testing.assert_array_equal(attack.schedule.admits(attack.attacks[1], result)[close], True)
-    np.testing.assert_array_equal(attack.schedule.admits(attack.attacks[1], result)[far], False)
+    np.testing.assert_array_equal(attack.schedule.eligible_images(attack.attacks[1], result)[close], True)
+    np.testing.assert_array_equal(attack.schedule.eligible_images(attack.attacks[1], result)[far], False)
 
 
 def test_square_goes_on_where_gradients_mislead(linear):

@@ -5,9 +5,9 @@ import pytest
 
 from athe_tf import attacks
 from athe_tf.utils.errors import InputError
-from tests.linear_case import DUAL, grey_images, linear_model, predictions
+from tests.linear_case import DUAL, gray_images, linear_model, predictions
 
-IMAGES = grey_images(30)
+IMAGES = gray_images(30)
 TARGETED = [
     ("cw-linf-40", "linf", {}),
     ("pgd-40", "l2", {"loss": "margin"}),

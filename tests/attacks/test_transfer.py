@@ -6,9 +6,9 @@ import pytest
 from athe_tf import attacks
 from athe_tf.attacks.transfer import HE, HE_ATTACKS, TransferMatrix, transfer_matrix
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 ATTACK = attacks.get("pgd-5", epsilon=0.01)
 
 

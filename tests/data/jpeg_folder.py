@@ -13,7 +13,7 @@ def photograph(seed: int, height: int, width: int, channels: int = 3) -> np.ndar
 
 
 def write_jpeg_folder(root: pathlib.Path, classes: int = 2, train: int = 4, test: int = 2) -> None:
-    """Writes `train/n0/0.JPEG` and its neighbours; every image has its own size, from 48 to 80 pixels."""
+    """Writes `train/n0/0.JPEG` and its neighbors; every image has its own size, from 48 to 80 pixels."""
     for part, count in (("train", train), ("test", test)):
         for label in range(classes):
             folder = root / part / f"n{label}"

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from athe_tf.data import AUGMENTATIONS, ImageSet, augment
-from athe_tf.data.names import OF_BATCHES
+from athe_tf.data.names import BATCHWISE
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError
 
@@ -68,7 +68,7 @@ def test_every_offset_and_both_sides_of_the_coin_occur_equally_often():
     assert abs(mirrored - 4500) < 5 * 47
 
 
-@pytest.mark.parametrize("name", sorted(set(AUGMENTATIONS) - set(OF_BATCHES)))
+@pytest.mark.parametrize("name", sorted(set(AUGMENTATIONS) - set(BATCHWISE)))
 def test_an_image_is_augmented_alike_in_any_batch(name):
     images, ids = some_images(), np.arange(40)
     whole = AUGMENTATIONS.get(name)(tf.constant(images), 3, ids)

@@ -1,4 +1,4 @@
-"""Common corruptions against closed forms, SciPy, Pillow and the colour formulas of Python."""
+"""Common corruptions against closed forms, SciPy, Pillow and the color formulas of Python."""
 
 import colorsys
 import io
@@ -46,7 +46,7 @@ def photos():
 
 def test_gaussian_noise_has_the_published_deviation():
     difference = functions.gaussian_noise(flat(0.5), 0.08, draws(4)) - 0.5
-    # 27,648 numbers: a mean has the standard error 0.0005, a deviation has 0.4 % of itself.
+    # 27,648 numbers: a mean has the standard error 0.0005, a deviation has 0.4% of itself.
     assert abs(difference.mean()) < 0.002
     assert difference.std() == pytest.approx(0.08, rel=0.02)
 
@@ -137,7 +137,7 @@ def padded(images, reach, mode):
     return np.pad(images, ((0, 0), (reach, reach), (reach, reach), (0, 0)), mode)
 
 
-def weighted_neighbours(images, kernel, mode):
+def weighted_neighbors(images, kernel, mode):
     """The sum of shifted images, one for each weight."""
     height, width = images.shape[1:3]
     wide = padded(images, len(kernel) // 2, mode)
@@ -153,7 +153,7 @@ def test_gaussian_blur_is_a_sum_of_shifted_images(border, mode):
     # 1.7 * 3.0 is 5 whole pixels.
     weights = stats.norm(0, 1.7).pdf(np.arange(-5, 6))
     weights /= weights.sum()
-    expected = weighted_neighbours(images, np.outer(weights, weights), mode)
+    expected = weighted_neighbors(images, np.outer(weights, weights), mode)
     ours = resampling.gaussian(images, 1.7, truncate=3.0, border=border)
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
@@ -161,7 +161,7 @@ def test_gaussian_blur_is_a_sum_of_shifted_images(border, mode):
 @pytest.mark.parametrize("kernel", [functions.disc(3, 0.5), functions._RELIEF])
 def test_correlation_is_a_sum_of_shifted_images(kernel):
     images = np.random.RandomState(1).rand(2, 14, 11, 1)
-    expected = weighted_neighbours(images, kernel, "reflect")
+    expected = weighted_neighbors(images, kernel, "reflect")
     np.testing.assert_allclose(resampling.correlate(images, kernel), expected, atol=1e-6)
 
 
@@ -219,7 +219,7 @@ def test_zoom_blur_is_the_mean_over_all_factors(photos):
 # -- weather ------------------------------------------------------------------------------------------------
 
 
-def test_fog_on_a_grey_wall():
+def test_fog_on_a_gray_wall():
     # (v + a * cloud) * v / (v + a), for clouds from 0 to 1.
     foggy = functions.fog(flat(0.6, size=32), (1.5, 1.75), draws(4))
     np.testing.assert_allclose(foggy.min(axis=(1, 2, 3)), 0.6 * 0.6 / 2.1, rtol=1e-5)
@@ -248,7 +248,7 @@ def test_snow_only_brightens(photos):
 
 def test_frost_is_a_cut_of_a_texture():
     ice = textures(512)
-    # The mean colours and contrasts of the photographs behind the published images.
+    # The mean colors and contrasts of the photographs behind the published images.
     np.testing.assert_allclose(ice[4].mean(axis=(0, 1)), (0.441, 0.484, 0.528), atol=0.01)
     np.testing.assert_allclose(ice.mean(axis=-1).std(axis=(1, 2)), (0.08, 0.09, 0.09, 0.11, 0.17), rtol=0.1)
     images = np.random.RandomState(0).rand(3, 8, 8, 3).astype(np.float32)
@@ -261,9 +261,9 @@ def test_frost_is_a_cut_of_a_texture():
 
 
 def pixels():
-    colours = np.random.RandomState(0).rand(1, 10, 10, 3).astype(np.float32)
-    colours[0, 0, :3] = [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]]
-    return colours
+    colors = np.random.RandomState(0).rand(1, 10, 10, 3).astype(np.float32)
+    colors[0, 0, :3] = [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]]
+    return colors
 
 
 def test_brightness_adds_to_the_value_and_keeps_hue_and_saturation():
@@ -395,7 +395,7 @@ def test_seeds_and_ids_change_what_is_random(name):
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "saturate"])
 @pytest.mark.parametrize("size", [(8, 8), (7, 5), (1, 1)])
-def test_grey_and_odd_images_can_be_corrupted(name, size):
+def test_gray_and_odd_images_can_be_corrupted(name, size):
     images = np.random.RandomState(0).randint(0, 256, [2, *size, 1]).astype(np.uint8)
     for severity in (1, 5):
         corrupted = corruptions.corrupt(images, name, severity)

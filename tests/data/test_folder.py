@@ -73,7 +73,7 @@ def test_images_of_several_sizes_need_an_image_size(root):
     np.testing.assert_array_equal(splits.test.images[:, 0, 0, 0], [0, 1, 50, 100, 101])
 
 
-def test_grey_images_have_one_channel_and_three_among_colours(tmp_path):
+def test_gray_images_have_one_channel_and_three_among_colors(tmp_path):
     for part in ("train", "test"):
         for name in ("ant", "bee"):
             write(tmp_path / part / name / "1.png", numbered(9, channels=1))

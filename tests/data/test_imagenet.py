@@ -184,7 +184,7 @@ def test_a_folder_is_streamed_if_it_does_not_fit_in_memory_and_has_the_same_imag
     assert streamed.train.fingerprint() != streamed.test.fingerprint()
 
 
-def test_grey_and_transparent_files_become_rgb(root):
+def test_gray_and_transparent_files_become_rgb(root):
     folder_of = root / "test" / "n0"
     (folder_of / "0.JPEG").write_bytes(tf.io.encode_jpeg(photograph(1, 60, 50, 1)).numpy())
     rgba = np.concatenate([photograph(2, 60, 50), np.full([60, 50, 1], 7, np.uint8)], axis=-1)

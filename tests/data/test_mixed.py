@@ -13,7 +13,7 @@ from athe_tf.utils.errors import InputError
 OWN, EXTRA = 20, 13
 
 
-def labelled(count, first):
+def labeled(count, first):
     """Images whose every pixel, times 255, is their label."""
     labels = np.arange(first, first + count)
     return data.ImageSet(
@@ -23,7 +23,7 @@ def labelled(count, first):
 
 @pytest.fixture(scope="module")
 def mixed():
-    return MixedSet(labelled(OWN, 0), labelled(EXTRA, 100), fraction=0.4)
+    return MixedSet(labeled(OWN, 0), labeled(EXTRA, 100), fraction=0.4)
 
 
 def test_every_batch_has_the_same_share_of_extra_images_with_their_labels(mixed):
@@ -72,13 +72,13 @@ def test_measuring_sees_the_own_images_alone(mixed):
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: MixedSet(labelled(9, 0), labelled(9, 0), 1.0), "`fraction` must lie between 0 and 1"),
+        (lambda: MixedSet(labeled(9, 0), labeled(9, 0), 1.0), "`fraction` must lie between 0 and 1"),
         (
-            lambda: MixedSet(labelled(9, 0), data.ImageSet(np.zeros((3, 5, 5, 1)), np.zeros(3, int)), 0.5),
+            lambda: MixedSet(labeled(9, 0), data.ImageSet(np.zeros((3, 5, 5, 1)), np.zeros(3, int)), 0.5),
             r"must have the shape of the others, \(4, 4, 1\). Received: \(5, 5, 1\)",
         ),
-        (lambda: MixedSet(labelled(9, 0), labelled(9, 0), 0.1).stream(4, seed=0), "images of both sets"),
-        (lambda: MixedSet(labelled(9, 0), labelled(3, 0), 0.5).stream(8, seed=0), "needs 4 extra images"),
+        (lambda: MixedSet(labeled(9, 0), labeled(9, 0), 0.1).stream(4, seed=0), "images of both sets"),
+        (lambda: MixedSet(labeled(9, 0), labeled(3, 0), 0.5).stream(8, seed=0), "needs 4 extra images"),
     ],
 )
 def test_what_cannot_be_mixed_is_refused(make, message):
@@ -109,7 +109,7 @@ def test_a_run_gets_the_extra_images(extra_file):
 
 def test_unlabelled_images_get_the_predictions_of_a_model(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 1), dtype="uint8")
-    path, model_path = tmp_path / "unlabelled.npz", tmp_path / "m.keras"
+    path, model_path = tmp_path / "unlabeled.npz", tmp_path / "m.keras"
     np.savez(path, image=images)
     net = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
     net.save(model_path)

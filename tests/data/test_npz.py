@@ -81,7 +81,7 @@ def test_own_validation_images_are_used(tmp_path):
     assert len(splits.train) == 60
 
 
-def test_grey_images_get_a_channel_and_columns_of_labels_are_flattened(tmp_path):
+def test_gray_images_get_a_channel_and_columns_of_labels_are_flattened(tmp_path):
     arrays = good(
         x_train=np.linspace(0, 1, 60 * 20).reshape(60, 5, 4),
         y_train=np.arange(60).reshape(60, 1) % 3,

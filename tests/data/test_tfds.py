@@ -284,7 +284,7 @@ def test_originals_are_cropped_in_a_streamed_set_that_would_fit_in_memory(root):
     late = np.concatenate([x for x, _ in train.stream(20, start_step=3, **settings)])
     assert whole.shape == (100, 4, 4, 3)
     np.testing.assert_array_equal(whole[60:], late)
-    # Averages of random pixels vary less the more of them there are: 8 % of an image is a handful.
+    # Averages of random pixels vary less the more of them there are: 8% of an image is a handful.
     central = np.concatenate([x for x, _ in train.batches(50)])
     assert whole.std() > 1.3 * central.std()
 

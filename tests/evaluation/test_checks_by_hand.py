@@ -47,7 +47,7 @@ def test_survivors_are_those_of_attacks_that_count_and_cover_all_images():
     assert not probe_with(others).survivors().any()
 
 
-# 2 of 200 images are 1 %.
+# 2 of 200 images are 1%.
 @pytest.mark.parametrize("broken, status", [(2, "passed"), (3, "failed")])
 def test_square_may_break_one_percent_alone(broken, status):
     check = sanity.black_box_is_weaker(probe_with(square=found(broken)))
@@ -61,7 +61,7 @@ def test_one_percent_may_withstand_a_huge_epsilon(left, status):
     assert check.status == status and check.numbers["accuracy"] == pytest.approx(left / 200)
 
 
-# 4 of 200 images are 2 %.
+# 4 of 200 images are 2%.
 @pytest.mark.parametrize("broken, status", [(4, "passed"), (5, "failed")])
 @pytest.mark.parametrize("name", ["noise", "fgsm", "pgd", "longer_pgd", "sweep", "square"])
 def test_two_percent_may_be_missed_by_the_attacks_of_an_evaluation(broken, status, name):

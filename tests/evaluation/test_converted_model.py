@@ -75,7 +75,7 @@ def test_a_file_is_attacked_and_compared_with_its_parent(pair):
     assert found["same_predictions"] == result.clean_accuracy
     assert found["mean_difference"] == pytest.approx(moved.mean(), rel=1e-4)
     assert found["largest_difference"] == pytest.approx(moved.max(), rel=1e-4)
-    assert f"The parent '{net.name}': 100.00 % clean" in repr(result) and not result.warnings
+    assert f"The parent '{net.name}': 100.00% clean" in repr(result) and not result.warnings
     check_schema(json.loads(result.to_json()), schema("evaluation"))
 
 

@@ -37,7 +37,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def photos():
-    """Grey walls of 20 brightnesses; the label says whether a wall is bright."""
+    """Gray walls of 20 brightnesses; the label says whether a wall is bright."""
     images = np.tile(np.linspace(0.02, 0.98, 20, dtype=np.float32)[:, None, None, None], [1, 8, 8, 3])
     return images, (np.linspace(0.02, 0.98, 20) > 0.603).astype(int)
 
@@ -376,7 +376,7 @@ def test_the_report_names_the_protocol_and_what_to_know():
         "remarks": ["Note this."],
     }
     assert summary(found) == (
-        "Mean corruption accuracy (mCA) 50.00 %. These are the published images. "
+        "Mean corruption accuracy (mCA) 50.00%. These are the published images. "
         "Measured on 224 x 224 pixels as they are. Note this."
     )
 

@@ -15,14 +15,14 @@ LABELS = np.ones(len(MARGINS), np.int32)
 
 
 def images():
-    """Images on the grid of 8 bits: grey, with one pixel that is brighter by the margin."""
+    """Images on the grid of 8 bits: gray, with one pixel that is brighter by the margin."""
     levels = np.full((len(MARGINS), 1, PIXELS, 1), GREY, np.float32)
     levels[:, 0, 0, 0] += MARGINS
     return levels / np.float32(255)
 
 
 def model():
-    """Class 1 if the sum of the pixels is at least that of a grey image, less half a level."""
+    """Class 1 if the sum of the pixels is at least that of a gray image, less half a level."""
     net = keras.Sequential([keras.Input((1, PIXELS, 1)), keras.layers.Flatten(), keras.layers.Dense(2)])
     kernel = np.zeros((PIXELS, 2), np.float32)
     kernel[:, 1] = 255.0 / PIXELS
@@ -61,7 +61,7 @@ def test_a_perturbation_keeps_its_whole_levels(norm, epsilon, change, stored):
     assert found.to_dict()["eight_bit"] == {"tested": tested, "still_adversarial": left}
     accuracy = np.mean((MARGINS >= 0) & ~broken_by(stored))
     assert result.eight_bit["accuracy"] == pytest.approx(accuracy)
-    assert f"{left} of {tested} adversarial examples ({100 * left / tested:.1f} %) still" in repr(result)
+    assert f"{left} of {tested} adversarial examples ({100 * left / tested:.1f}%) still" in repr(result)
 
 
 def test_the_worst_case_of_eight_bits_is_over_all_attacks_that_count():
@@ -97,7 +97,7 @@ def test_the_flags_depend_on_neither_the_batch_size_nor_an_interruption(tmp_path
 
 
 def test_an_attack_without_a_ball_is_rounded_to_the_nearest_levels():
-    """A translation moves at least one grey pixel out of the image: far more than epsilon, and stays so."""
+    """A translation moves at least one gray pixel out of the image: far more than epsilon, and stays so."""
     found = evaluated(0.4, attacks=["spatial"])["spatial"]
     np.testing.assert_array_equal(found.found, MARGINS >= 0)
     np.testing.assert_array_equal(found.eight_bit, MARGINS >= 0)

@@ -16,9 +16,9 @@ from athe_tf.report.reading import schema
 from athe_tf.results.intervals import wilson_interval
 from athe_tf.results.json_files import check_schema
 from athe_tf.utils.errors import InputError, NotApplicable
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images()
+IMAGES = gray_images()
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_a_budget_of_passes_stops_every_attack_and_is_told(linear):
 def test_the_table_shows_every_attack_with_its_interval(linear):
     y = predictions(linear, IMAGES)
     text = str(athe_tf.evaluate(linear, (IMAGES, y), attacks=["fgsm", "pgd-5"], epsilon=0.02, checks=False))
-    for word in ("clean", "fgsm", "pgd-5", "worst case", "95 % interval", "epsilon 0.02"):
+    for word in ("clean", "fgsm", "pgd-5", "worst case", "95% interval", "epsilon 0.02"):
         assert word in text
 
 
@@ -224,7 +224,7 @@ def test_attacks_of_another_threat_model_do_not_count_in_the_worst_case(linear):
 
 
 def exact_epsilons(radius, count):
-    """Radii between two neighbouring distances, as far from both as possible: there the verdict is sure."""
+    """Radii between two neighboring distances, as far from both as possible: there the verdict is sure."""
     ordered = np.sort(radius)
     gaps = ordered[1:] / ordered[:-1]
     places = np.array_split(np.arange(5, len(gaps) - 5), count)
@@ -258,7 +258,7 @@ def test_least_norms_are_in_the_output_and_are_those_of_the_closed_form(linear):
     result = athe_tf.evaluate(linear, (IMAGES, y), attacks=["deepfool"], epsilon=0.02, checks=False)
     norms = result.to_dict()["attacks"][0]["norms"]
     assert norms[:3] == [0.0] * 3
-    # DeepFool goes 2 % beyond the boundary, and a little more.
+    # DeepFool goes 2% beyond the boundary, and a little more.
     np.testing.assert_allclose(norms[3:], radii(linear, IMAGES, y, "linf")[3:], rtol=0.025, atol=2e-5)
 
 

@@ -22,7 +22,7 @@ spec = importlib.util.find_spec("athe_tf.results.file_format")
 source = pathlib.Path(spec.origin).read_text()
 place = "    probabilities: bool = option("
 assert source.count(place) == 1
-line = '    patience: int = option(3, "Unused rounds before giving up.", above=0)\\n'
+line = '    patience: int = option(3, "Unused rounds before giving up.", gt=0)\\n'
 module = importlib.util.module_from_spec(spec)
 sys.modules[spec.name] = module
 exec(compile(source.replace(place, line + place), spec.origin, "exec"), module.__dict__)

@@ -12,12 +12,17 @@ from athe_tf.evaluation.adversarial_examples import examples_of
 from athe_tf.evaluation.attack_run import _accuracy_after_stages
 from athe_tf.evaluation.converted_model import _differences, _masking
 from athe_tf.evaluation.inputs import read_images
-from athe_tf.evaluation.model_diagnosis import KEPT, _kind_of, find_better_inputs, predict_clean_images
+from athe_tf.evaluation.model_diagnosis import (
+    MAX_EXAMPLES,
+    _kind_of,
+    find_better_inputs,
+    predict_clean_images,
+)
 from athe_tf.evaluation.protocols import AttackSpec
 from athe_tf.evaluation.state_folder import FinishedAttack, merged
 from athe_tf.models.victim import Victim
 from athe_tf.results.pictures import EXAMPLE_ARRAYS
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
 
 def cascade():
@@ -73,7 +78,7 @@ def test_logits_that_are_not_finite_are_wrong():
 
 def test_an_attack_on_the_first_images_leaves_the_others_as_they_are():
     """Six clean errors, four of them among the images that are not attacked."""
-    model, images = linear_model(), grey_images(60)
+    model, images = linear_model(), gray_images(60)
     y = predictions(model, images)
     wrong = [3, 11, 25, 40, 41, 59]
     y[wrong] = (y[wrong] + 1) % 5
@@ -97,15 +102,15 @@ def first_pixel(x):
 
 
 def test_all_images_are_predicted_and_the_first_logits_kept():
-    count = KEPT + 30
+    count = MAX_EXAMPLES + 30
     images = np.linspace(0, 1, count, dtype=np.float32).reshape(-1, 1, 1, 1)
     labels = np.zeros(count, np.int32)
     found = predict_clean_images(Victim(first_pixel, num_classes=2), images, labels, 300)
     np.testing.assert_array_equal(found.correct, images.ravel() >= 0.5)
-    np.testing.assert_allclose(found.logits[:, 0], images.ravel()[:KEPT])
+    np.testing.assert_allclose(found.logits[:, 0], images.ravel()[:MAX_EXAMPLES])
     larger = np.maximum(images.ravel(), 0.5) - np.minimum(images.ravel(), 0.5)
     np.testing.assert_allclose(found.confidence, 1 / (1 + np.exp(-larger)), rtol=1e-5)
-    assert KEPT == 1000 and len(found.confidence) == count
+    assert MAX_EXAMPLES == 1000 and len(found.confidence) == count
 
 
 def test_the_first_ten_adversarial_examples_are_kept_with_their_places_in_the_data():
@@ -153,7 +158,7 @@ def test_outputs_between_minus_one_and_one_are_cosines():
     assert _kind_of(np.array([[0.25, 0.75]])) == "probabilities"
 
 
-# 200 images: 60 right of them have a Wilson interval that ends at 36.7 %.
+# 200 images: 60 right of them have a Wilson interval that ends at 36.7%.
 @pytest.mark.parametrize("right, better", [(79, None), (80, None), (81, "scaled to [0, 255]")])
 def test_other_inputs_must_be_better_by_a_tenth(right, better, monkeypatch):
     accuracies = {2.0: 0.3, 1.0: 0.3, 255.0: right / 200}

@@ -14,9 +14,9 @@ from athe_tf.evaluation.sanity import CHECKS, SanityProbe, run_checks
 from athe_tf.report.reading import schema
 from athe_tf.results.json_files import check_schema
 from athe_tf.results.result import AttackOutcome
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images(80)
+IMAGES = gray_images(80)
 LINEAR = linear_model()
 LABELS = predictions(LINEAR, IMAGES)
 # Half of the images can be moved across their boundary.
@@ -150,7 +150,7 @@ def test_a_randomised_model_is_named_in_the_report():
     assert "Read the warnings" in result.to_dict()["verdict"]
 
 
-def test_a_model_that_wants_normalised_inputs_is_named_in_the_report():
+def test_a_model_that_wants_normalized_inputs_is_named_in_the_report():
     rng = np.random.default_rng(0)
     kernel = tf.constant(rng.normal(size=(40, 5)), tf.float32)
 

@@ -8,10 +8,10 @@ import athe_tf
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.jobs.shard import Shard
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
 LINEAR = linear_model()
-IMAGES = grey_images(30)
+IMAGES = gray_images(30)
 LABELS = predictions(LINEAR, IMAGES)
 LABELS[:4] = (LABELS[:4] + 1) % 5
 # Restarts, a cascade that says something about all images, and an attack that draws from the set.

@@ -7,9 +7,9 @@ import athe_tf
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.utils.errors import InputError
-from tests.linear_case import grey_images, linear_model, predictions
+from tests.linear_case import gray_images, linear_model, predictions
 
-IMAGES = grey_images(60)
+IMAGES = gray_images(60)
 LINEAR = linear_model()
 LABELS = predictions(LINEAR, IMAGES)
 SETTINGS = {

@@ -11,9 +11,9 @@ from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.verify import PeerTask, verify
-from tests.linear_case import grey_images, linear_model, predictions, radii
+from tests.linear_case import gray_images, linear_model, predictions, radii
 
-IMAGES = grey_images(60)
+IMAGES = gray_images(60)
 LINEAR = linear_model(scale=0.1)
 LABELS = predictions(LINEAR, IMAGES)
 RADIUS = radii(LINEAR, IMAGES, LABELS, "linf")

@@ -9,8 +9,8 @@ from athe_tf.layers.batch_norm import (
     BatchNorm,
     batch_statistics_without_update,
     capture_batch_statistics,
-    foreign_batch_norms,
     frozen_batch_statistics,
+    third_party_batch_norms,
 )
 from athe_tf.utils.errors import InputError
 from tests.warm_processes import exit_code_of
@@ -43,7 +43,7 @@ def moving(layer):
 
 @pytest.mark.parametrize("shape", [SHAPE, (6, 3), (6, 5, 3)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_training_normalises_by_the_biased_and_remembers_the_unbiased_variance(shape, dtype):
+def test_training_normalizes_by_the_biased_and_remembers_the_unbiased_variance(shape, dtype):
     layer = BatchNorm(dtype=dtype)
     x = images(shape=shape, dtype=dtype)
     y = layer(x, training=True)
@@ -68,7 +68,7 @@ def test_a_frozen_layer_stays_in_inference_mode():
     np.testing.assert_array_equal(moving(layer), before)
 
 
-def test_without_center_and_scale_it_only_standardises():
+def test_without_center_and_scale_it_only_standardizes():
     y = BatchNorm(center=False, scale=False)(images(), training=True)
     np.testing.assert_allclose(tf.reduce_mean(y, (0, 1, 2)), np.zeros(3), atol=1e-5)
     np.testing.assert_allclose(tf.math.reduce_std(y, (0, 1, 2)), np.ones(3), atol=1e-4)
@@ -243,8 +243,8 @@ def test_one_value_per_channel_has_a_variance_of_zero(dtype):
 
 def test_foreign_batch_norms_are_found_in_nested_models():
     inner = keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(name="theirs"), BatchNorm()])
-    assert [layer.name for layer in foreign_batch_norms(keras.Sequential([inner]))] == ["theirs"]
-    assert foreign_batch_norms(keras.Sequential([keras.Input((4,)), BatchNorm()])) == []
+    assert [layer.name for layer in third_party_batch_norms(keras.Sequential([inner]))] == ["theirs"]
+    assert third_party_batch_norms(keras.Sequential([keras.Input((4,)), BatchNorm()])) == []
 
 
 def two_replicas_synchronise():

@@ -1,4 +1,4 @@
-"""CosineDense: geometry, gradients, numerics, serialisation, errors."""
+"""CosineDense: geometry, gradients, numerics, serialization, errors."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""`athe_tf.models.build`: names, shapes, parameter counts, initialisation, saving."""
+"""`athe_tf.models.build`: names, shapes, parameter counts, initialization, saving."""
 
 import pathlib
 import subprocess
@@ -106,7 +106,7 @@ def test_width_is_counted_in_sixteenths():
     assert filters == [32, 32, 32, 64, 64, 128, 128, 256, 256]
 
 
-def test_the_head_decides_what_is_normalised():
+def test_the_head_decides_what_is_normalized():
     heads = {head: models.build("small_cnn", 3, head=head, input_shape=(8, 8, 1)) for head in models.HEADS}
     assert isinstance(heads["linear"].get_layer("head"), keras.layers.Dense)
     chosen = {}
@@ -122,7 +122,7 @@ def test_the_head_decides_what_is_normalised():
     }
 
 
-def test_normalisation_lives_in_the_model():
+def test_normalization_lives_in_the_model():
     mean, std = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
     plain = models.build("small_cnn", 3, seed=1)
     net = models.build("small_cnn", 3, seed=1, mean=mean, std=std)
@@ -145,7 +145,7 @@ def test_seed_decides_all_initial_weights():
 
 def test_initial_weights_have_the_distributions_of_the_references():
     wide = np.array(models.build("wrn-10-4", 4).get_layer("group3_block1_conv2").kernel)
-    # He over outgoing connections; 590,000 samples determine a deviation to about 0.1 %.
+    # He over outgoing connections; 590,000 samples determine a deviation to about 0.1%.
     np.testing.assert_allclose(wide.std(), np.sqrt(2 / (9 * 256)), rtol=0.01)
     assert np.abs(wide).max() > 4 * wide.std(), "the normal distribution must not be truncated"
     net = models.build("resnet18-4", 1000)

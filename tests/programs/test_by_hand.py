@@ -141,7 +141,7 @@ def test_a_number_in_a_file_is_read_as_the_same_number(value):
 
 
 def test_a_mean_over_seeds_has_the_interval_of_student():
-    # Mean 2, deviation 1 with n - 1, and 4.3027 is the 97.5 % quantile of t with 2 degrees of freedom.
+    # Mean 2, deviation 1 with n - 1, and 4.3027 is the 97.5% quantile of t with 2 degrees of freedom.
     half = 4.302652729911275 / 3**0.5
     assert mean_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - half, 2 + half))
     with pytest.raises(InputError, match="needs at least two. Received: 1"):
@@ -199,21 +199,21 @@ def test_shards_are_told_by_the_names_of_their_folders(tmp_path):
 def test_a_shard_that_was_finished_stays_finished_when_its_command_is_given_again(tmp_path):
     config = EvaluateConfig(model="m", output=str(tmp_path))
     one = ShardFolder(tmp_path, Shard(1, 2))
-    with one.held(config):
+    with one.locked_folder(config):
         assert not one.finished and one.sign.exists()
         one.write(config, True)
     assert one.finished and not one.sign.exists()
-    with one.held(config):
+    with one.locked_folder(config):
         assert one.finished
     for changes in ({"seed": 1}, {"epsilon": 0.1}, {"attacks": ("fgsm",)}):
         with (
             pytest.raises(InputError, match="was started with other settings"),
-            one.held(dataclasses.replace(config, **changes)),
+            one.locked_folder(dataclasses.replace(config, **changes)),
         ):
             pass
     with (
         pytest.raises(InputError, match="a shard of another division"),
-        ShardFolder(tmp_path, Shard(1, 3)).held(config),
+        ShardFolder(tmp_path, Shard(1, 3)).locked_folder(config),
     ):
         pass
 

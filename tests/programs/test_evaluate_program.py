@@ -18,7 +18,7 @@ from athe_tf.programs import evaluate as program
 from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
-from athe_tf.programs.output_folder import held, prepared
+from athe_tf.programs.output_folder import locked_folder, open_output
 from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
@@ -208,7 +208,7 @@ def test_elsewhere_there_is_one_line_per_attack():
     shown.finished(AttackOutcome("fgsm", np.array([True, False]), seconds=61.0, queries=5, gradients=3))
     shown.finished(AttackOutcome("feature", None, not_run="no\x1b[31m\nfeatures."))
     assert stream.getvalue() == (
-        "fgsm: 50.00 %, 1 min 1 s, 4 passes per image\nfeature: not run: no features.\n"
+        "fgsm: 50.00%, 1 min 1 s, 4 passes per image\nfeature: not run: no features.\n"
     )
 
 
@@ -362,7 +362,7 @@ def test_a_second_evaluation_with_the_same_output_is_refused(folder, tmp_path, m
         f"--dataset=npz:{folder / 'data.npz'}",
         f"--output={tmp_path}",
     ]
-    with held(tmp_path):
+    with locked_folder(tmp_path):
         assert call(monkeypatch, *flags) == 2
         assert f"is in use by another process: host {socket.gethostname()}" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -378,13 +378,13 @@ def test_what_a_killed_evaluation_left_is_removed_at_the_next_start(tmp_path):
     (tmp_path / "state").mkdir()
     for place in (tmp_path, tmp_path / "state"):
         (place / f"{TEMPORARY}0123.npz").touch()
-    with prepared(tmp_path):
+    with open_output(tmp_path):
         assert not list(tmp_path.rglob(f"{TEMPORARY}*"))
 
 
 def test_testing_whether_a_folder_can_be_written_touches_no_file_in_it(tmp_path):
     (tmp_path / ".writable").write_text("mine")
-    with prepared(tmp_path):
+    with open_output(tmp_path):
         assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, ".writable"]
     assert (tmp_path / ".writable").read_text() == "mine"
 

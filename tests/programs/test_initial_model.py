@@ -39,7 +39,7 @@ def first(tmp_path_factory):
 
 
 def test_training_begins_with_the_best_model_of_a_run(first, tmp_path):
-    # So small a rate that the weights stay where they began; batch normalisation moves on.
+    # So small a rate that the weights stay where they began; batch normalization moves on.
     trainer = trained(tmp_path / "run", initial_model=str(first), learning_rate=1e-9, seed=5)
     best = athe_tf.load_model(first / "best.keras")
     for net in (trainer.net, trainer.averaged):

@@ -25,7 +25,7 @@ from athe_tf.utils.options import option
 @dataclasses.dataclass(frozen=True)
 class MyOptions(training.FrameworkOptions):
     name = "mine"
-    my_option: float = option(1.0, "How much of it.", above=0)
+    my_option: float = option(1.0, "How much of it.", gt=0)
     flavor: str = option("sweet", "Which one.", choices=("sweet", "sour"))
 
 

@@ -97,7 +97,7 @@ def test_another_name_is_refused_with_the_nearest(name, message, tmp_path, monke
 def test_programs_have_the_names_they_were_started_with(started, expected, monkeypatch):
     monkeypatch.setattr(sys, "argv", [started])
     text = "bin/train: it is for bin/evaluate. '/opt/bin/train' and --model=bin/train are files."
-    found = command_line.as_started(text)
+    found = command_line.with_program_names(text)
     assert found == (
         f"{expected}train: it is for {expected}evaluate. '/opt/bin/train' and --model=bin/train are files."
     )
@@ -108,7 +108,7 @@ def test_programs_have_the_names_they_were_started_with(started, expected, monke
 )
 def test_every_installed_program_has_its_installed_name(program, monkeypatch):
     monkeypatch.setattr(sys, "argv", [f"/opt/bin/athe-tf-{program}"])
-    assert command_line.as_started(f"bin/{program}: a message") == f"athe-tf-{program}: a message"
+    assert command_line.with_program_names(f"bin/{program}: a message") == f"athe-tf-{program}: a message"
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,7 @@ def test_a_missing_measure_is_an_error(measure):
 def test_a_cell_has_the_interval_over_seeds_or_over_images():
     assert cell([Measured(50.0, (45.0, 55.0))]) == "50.00 (45.00 to 55.00)"
     assert cell([Measured(12.5)]) == "12.50"
-    # Mean 2, deviation 1, and 4.3027 is the 97.5 % quantile of t with 2 degrees of freedom.
+    # Mean 2, deviation 1, and 4.3027 is the 97.5% quantile of t with 2 degrees of freedom.
     half = 4.302652729911275 / 3**0.5
     assert cell([Measured(1.0), Measured(2.0), Measured(3.0)]) == f"2.00 ({2 - half:.2f} to {2 + half:.2f})"
 

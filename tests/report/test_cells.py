@@ -49,14 +49,14 @@ def test_every_row_of_the_attacks_has_its_own_numbers():
     head, *rows = Page(render(distinct())).tables["Accuracy on 200 images"]
     assert head == list(HEAD)
     assert rows == [
-        ["clean", "92.00 %", "86.0 to 96.0", "", "", "", "", "", ""],
-        ["fgsm", "61.00 %", "51.0 to 71.0", "0.2", "12.0 s", "21.5", "20.4", "0.0123", "25.00 %"],
-        ["autoattack", "52.00 %", "42.0 to 62.0", "0.2", "12.0 s", "4.5", "10.2", "0.0123", ""],
-        ["after apgd-ce", "56.00 %", "", "", "3.0 s", "", "", "", ""],
-        ["spatial *", "31.00 %", "21.0 to 43.0", "0.2", "12.0 s", "21.5", "20.4", NOTHING, ""],
-        ["pgd-20", "71.00 %", "63.0 to 79.0", "0.1", "12.0 s", "21.5", "20.4", "0.0123", ""],
+        ["clean", "92.00%", "86.0 to 96.0", "", "", "", "", "", ""],
+        ["fgsm", "61.00%", "51.0 to 71.0", "0.2", "12.0 s", "21.5", "20.4", "0.0123", "25.00%"],
+        ["autoattack", "52.00%", "42.0 to 62.0", "0.2", "12.0 s", "4.5", "10.2", "0.0123", ""],
+        ["after apgd-ce", "56.00%", "", "", "3.0 s", "", "", "", ""],
+        ["spatial *", "31.00%", "21.0 to 43.0", "0.2", "12.0 s", "21.5", "20.4", NOTHING, ""],
+        ["pgd-20", "71.00%", "63.0 to 79.0", "0.1", "12.0 s", "21.5", "20.4", "0.0123", ""],
         ["feature", "not run", "", "", "", "", "", "", ""],
-        ["worst case", "41.00 %", "34.0 to 48.0", "", "", "", "", "", ""],
+        ["worst case", "41.00%", "34.0 to 48.0", "", "", "", "", "", ""],
     ]
 
 
@@ -86,10 +86,10 @@ def test_with_a_curve_other_radii_have_a_table_of_their_own():
     assert [row[0] for row in page.tables["Accuracy at other epsilons"]] == ["", "pgd-20"]
     assert "pgd-20" not in [row[0] for row in page.tables["Accuracy on 200 images"]]
     assert page.tables["The points of the curve"] == [
-        ["epsilon", "accuracy", "95 % interval"],
-        ["0", "92.00 %", "86.0 to 96.0"],
-        ["0.1", "71.00 %", "63.0 to 79.0"],
-        ["0.2", "41.00 %", "34.0 to 48.0"],
+        ["epsilon", "accuracy", "95% interval"],
+        ["0", "92.00%", "86.0 to 96.0"],
+        ["0.1", "71.00%", "63.0 to 79.0"],
+        ["0.2", "41.00%", "34.0 to 48.0"],
     ]
 
 
@@ -117,13 +117,13 @@ def test_the_model_card_has_the_cells_of_the_page():
     card = model_card(SavedEvaluation(Result.from_dict(distinct())))
     table = [line for line in card.splitlines() if line.startswith("| ")]
     assert table[2:] == [
-        "| clean |  | 92.00 % | 86.0 to 96.0 |",
-        "| fgsm | 0.2 | 61.00 % | 51.0 to 71.0 |",
-        "| autoattack | 0.2 | 52.00 % | 42.0 to 62.0 |",
-        "| spatial \\* | 0.2 | 31.00 % | 21.0 to 43.0 |",
-        "| pgd-20 | 0.1 | 71.00 % | 63.0 to 79.0 |",
+        "| clean |  | 92.00% | 86.0 to 96.0 |",
+        "| fgsm | 0.2 | 61.00% | 51.0 to 71.0 |",
+        "| autoattack | 0.2 | 52.00% | 42.0 to 62.0 |",
+        "| spatial \\* | 0.2 | 31.00% | 21.0 to 43.0 |",
+        "| pgd-20 | 0.1 | 71.00% | 63.0 to 79.0 |",
         "| feature | 0.2 | not run | no features |",
-        "| **worst case** | 0.2 | **41.00 %** | 34.0 to 48.0 |",
+        "| **worst case** | 0.2 | **41.00%** | 34.0 to 48.0 |",
     ]
 
 
@@ -154,13 +154,13 @@ def test_classes_transfer_conversion_and_cross_examination_are_not_transposed():
         ["2", "80.00", "40.00", "140"],
     ]
     # The weakest by the worst case, not by the clean accuracy, nor by the number of images.
-    assert "The weakest class (worst case) is 0, with 30.0 %." in page.text
+    assert "The weakest class (worst case) is 0, with 30.0%." in page.text
     assert page.tables["Accuracy in % under transfer"] == [
         ["crafted on", "x", "y", "z"], ["a", "10.0", "20.0", "30.0"], ["b", "40.0", "50.0", "60.0"]
     ]  # fmt: skip
-    assert page.tables["Cross-examination"][1] == ["art, fgsm", "60.00 %", "70.00 %", "-10.00 points"]
+    assert page.tables["Cross-examination"][1] == ["art, fgsm", "60.00%", "70.00%", "-10.00 points"]
     assert page.tables["The file and its parent"][1:] == [
-        ["clean", "92.00 %", "95.00 %"], ["worst case", "41.00 %", "38.00 %"]
+        ["clean", "92.00%", "95.00%"], ["worst case", "41.00%", "38.00%"]
     ]  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def test_corruptions_are_by_name_and_severity_and_a_missing_cell_is_not_zero():
         ["gaussian noise", "80.0", "60.0", "70.0"],
         ["fog", "50.0", NOTHING, "50.0"],
     ]
-    assert "Mean corruption accuracy (mCA) 65.00 % and mean corruption error (mCE) 55.00 %" in page.text
+    assert "Mean corruption accuracy (mCA) 65.00% and mean corruption error (mCE) 55.00%" in page.text
     assert "These are the published images." in page.text
 
 
@@ -203,8 +203,8 @@ def test_calibration_errors_are_those_of_their_images():
     bins = [{"confidence": 0.5, "accuracy": 0.5, "count": 1}]
     found = {"clean": {"ece": 0.01, "bins": bins}, "adversarial": {"ece": 0.33, "bins": bins}}
     text = Page(render({**distinct(), "calibration": found})).text
-    assert "Clean images: expected calibration error 1.0 %." in text
-    assert "Adversarial images: expected calibration error 33.0 %." in text
+    assert "Clean images: expected calibration error 1.0%." in text
+    assert "Adversarial images: expected calibration error 33.0%." in text
 
 
 def test_learning_curves_are_those_of_their_columns():

@@ -175,7 +175,7 @@ def test_the_verdict_says_when_a_difference_is_within_the_uncertainty(tmp_path):
     clear = compare(evaluations(tmp_path, *seeds("a", TRADES, [0.6, 0.61]), *seeds("b", PGD, [0.5, 0.51])))
     page = Page(render_comparison(clear))
     assert (
-        "trades + he is the most robust, with 60.50 ± 0.71 % in the worst case, ahead of pgd_at" in page.text
+        "trades + he is the most robust, with 60.50 ± 0.71% in the worst case, ahead of pgd_at" in page.text
     )
     assert "within the uncertainty" not in page.text
     assert len([cell for cell in page.all("td") if "best" in cell.get("class", "")]) == 4  # clean is a tie

@@ -97,7 +97,7 @@ def test_reliability_leaves_empty_bins_out():
     assert len(elements(reliability_chart(bins, "title"), "circle")) == 1
 
 
-def test_series_differ_in_dashes_as_well_as_in_colour():
+def test_series_differ_in_dashes_as_well_as_in_color():
     series = [Series(name, [(0, 0), (1, 1)]) for name in "abcd"]
     paths = elements(line_chart(series, share_axis("x"), share_axis("y"), "title"), "path")
     assert len({path.get("stroke-dasharray") for path in paths}) == 4
@@ -156,7 +156,7 @@ def test_large_images_are_reduced():
 
 
 def test_numbers_as_readers_want_them():
-    assert percent(0.51249) == "51.25 %" and percent(float("nan")) == percent(None) == "\N{EN DASH}"
+    assert percent(0.51249) == "51.25%" and percent(float("nan")) == percent(None) == "\N{EN DASH}"
     assert [duration(s) for s in (0.44, 75.2, 7260)] == ["0.4 s", "1 min 15 s", "2 h 1 min"]
     assert value_text({"a": 8 / 255, "b": [True, None]}) == "a 8/255, b yes, none"
 
@@ -171,7 +171,7 @@ def test_every_style_stays_inside_the_report():
 
 
 def palettes():
-    """The colours of the light and of the dark page."""
+    """The colors of the light and of the dark page."""
     blocks = re.findall(r"\{([^{}]*--page:[^{}]*)\}", STYLE)
     return [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in blocks]
 
@@ -179,15 +179,15 @@ def palettes():
 def contrast(one, other):
     """As WCAG 2 defines it."""
     lights = []
-    for colour in (one, other):
-        channels = np.array([int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)])
+    for color in (one, other):
+        channels = np.array([int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)])
         linear = np.where(channels <= 0.03928, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
         lights.append(linear @ [0.2126, 0.7152, 0.0722])
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
 @pytest.mark.parametrize("palette", palettes(), ids=["light", "dark", "print"])
-def test_colours_can_be_told_from_the_page(palette):
+def test_colors_can_be_told_from_the_page(palette):
     # WCAG 2: 4.5 for text, 3 for graphics.
     for name in ("text", "quiet", "link", "good", "bad"):
         for ground in ("page", "card"):

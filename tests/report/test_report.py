@@ -67,12 +67,12 @@ def test_the_verdict_comes_first(page):
 
 def test_the_page_shows_the_numbers_of_the_evaluation(page):
     for text in (
-        "71.60 %", "after apgd-t 62.60 %", "3 min 18 s", "feature : not run: The victim has no features",
+        "71.60%", "after apgd-t 62.60%", "3 min 18 s", "feature : not run: The victim has no features",
         "The weakest class (worst case) is", "The best model on held-out images is that of epoch 16",
-        "expected calibration error 18.7 %", "Mean corruption accuracy (mCA) 65.50 %",
-        "foolbox, pgd-20 66.80 % 67.40 % -0.60 points", "1 passed, 1 failed, 1 not run",
-        "as PNG stores images, 511 of 730 adversarial examples (70.0 %) still fool the model",
-        "20.5 0.2 50.00 %", "tensorflow 2.21.0", full_evaluation()["command"],
+        "expected calibration error 18.7%", "Mean corruption accuracy (mCA) 65.50%",
+        "foolbox, pgd-20 66.80% 67.40% -0.60 points", "1 passed, 1 failed, 1 not run",
+        "as PNG stores images, 511 of 730 adversarial examples (70.0%) still fool the model",
+        "20.5 0.2 50.00%", "tensorflow 2.21.0", full_evaluation()["command"],
     ):  # fmt: skip
         assert text in page.text, text
 
@@ -214,12 +214,12 @@ def test_examples_outside_of_the_unit_interval_are_refused(name, value, tmp_path
 
 def test_the_model_card_says_what_the_page_says(written):
     card = written["model_card.md"].read_text()
-    assert card.startswith("# runs/demo\n\n62.4 % of 500 images withstand")
+    assert card.startswith("# runs/demo\n\n62.4% of 500 images withstand")
     assert "| framework | trades |" in card
-    assert "| fgsm | 0.2 | 71.60 % | 67.6 to 75.6 |" in card
+    assert "| fgsm | 0.2 | 71.60% | 67.6 to 75.6 |" in card
     assert "| spatial \\* | 0.2 |" in card and "not counted in the worst case" in card
-    assert "| **worst case** | 0.2 | **62.40 %** |" in card
-    assert "511 of 730 adversarial examples (70.0 %) still fool the model: the worst case is 68.80 %." in card
+    assert "| **worst case** | 0.2 | **62.40%** |" in card
+    assert "511 of 730 adversarial examples (70.0%) still fool the model: the worst case is 68.80%." in card
     assert "- failed: Black box does not beat white box." in card
     assert f"    {full_evaluation()['command']}\n" in card
 

@@ -93,7 +93,7 @@ def test_the_verdict_quotes_the_worst_case_and_its_interval():
     found = result("1" * 60 + "0" * 40, outcome("fgsm", "1" * 50 + "0" * 50))
     # Wilson's interval of 50 of 100.
     assert found.verdict == (
-        "60.0% of 100 images are classified correctly, and 50.0% (95 % interval 40.4 to 59.6 %) withstand "
+        "60.0% of 100 images are classified correctly, and 50.0% (95% interval 40.4 to 59.6%) withstand "
         "fgsm within linf 0.1."
     )
 

@@ -111,9 +111,9 @@ def test_flags_that_do_not_fit_are_not_used():
 
 
 def test_a_name_in_a_file_does_not_act_on_the_terminal_nor_add_a_row():
-    data = small_evaluation(model="net\x1b[2J\nworst case  99.99 %", warnings=["a\x1b]0;t\x07b"])
+    data = small_evaluation(model="net\x1b[2J\nworst case  99.99%", warnings=["a\x1b]0;t\x07b"])
     table = repr(Result.from_dict(data))
-    assert "\x1b" not in table and table.splitlines()[0].startswith("net worst case  99.99 % on 200 images")
+    assert "\x1b" not in table and table.splitlines()[0].startswith("net worst case  99.99% on 200 images")
 
 
 def test_the_published_schema_is_that_of_the_types():

@@ -69,7 +69,7 @@ def test_the_card_tells_head_scale_margin_and_classes(exported):
     assert target.scale == (1.0 if linear else 15.0) and target.num_classes == 4
 
 
-def test_the_normalisation_inside_the_model_is_on_the_card(tmp_path):
+def test_the_normalization_inside_the_model_is_on_the_card(tmp_path):
     net = athe_tf.models.build("small_cnn", 3, input_shape=(8, 8, 1), mean=(0.3,), std=(0.5,))
     card = athe_tf.export(net, tmp_path / "e")
     np.testing.assert_allclose(card["normalization"]["mean"], [0.3], rtol=1e-6)
@@ -128,7 +128,7 @@ def test_a_truncated_file_is_named_as_such(tmp_path, content):
         open_victim(path)
 
 
-def test_a_missing_model_names_its_neighbour(tmp_path):
+def test_a_missing_model_names_its_neighbor(tmp_path):
     tiny_net().save(tmp_path / "best.keras")
     with pytest.raises(InputError, match=r"There is no model at .*Did you mean '.*best.keras'"):
         open_victim(tmp_path / "bets.keras")

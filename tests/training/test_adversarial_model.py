@@ -1,4 +1,4 @@
-"""The shared training step: modes of batch normalisation, metrics, weights of examples, errors."""
+"""The shared training step: modes of batch normalization, metrics, weights of examples, errors."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ def compiled(framework="pgd_at", net=None, rate=0.05, **kwargs):
 
 
 class CraftOnly(AdversarialModel):
-    """Crafts, and changes nothing else: what batch normalisation does then is crafting's doing."""
+    """Crafts, and changes nothing else: what batch normalization does then is crafting's doing."""
 
     def train_step(self, data):
         self.craft(*data[:2])
@@ -56,7 +56,7 @@ def test_train_mode_updates_the_statistics_once_a_pass():
     np.testing.assert_allclose(bn.moving_mean.numpy(), 0.8 * (1 - 0.5**3), rtol=1e-5)
 
 
-def test_crafting_modes_normalise_by_different_statistics():
+def test_crafting_modes_normalize_by_different_statistics():
     net = tiny_net()
     bn = next(layer for layer in net.layers if isinstance(layer, athe_tf.BatchNorm))
     bn.moving_mean.assign(np.full(4, 0.3))

@@ -147,7 +147,7 @@ def test_statistics_of_the_first_pass_of_awp_are_forgotten():
         each.train_on_batch(X, Y)
     once = np.array(plain.net.layers[2].moving_mean)
     again = np.array(trainer.net.layers[2].moving_mean)
-    # The kernels were moved by 1 % in the pass that counts; a second update would add about 90 % of it.
+    # The kernels were moved by 1% in the pass that counts; a second update would add about 90% of it.
     np.testing.assert_allclose(again, once, atol=0.05 * np.abs(once).max())
 
 
@@ -320,7 +320,7 @@ def test_the_line_of_an_epoch_says_what_is_left():
     history = [{"loss": 1.23456, "val_clean_accuracy": 0.5, "learning_rate": 0.1, "seconds": 60.0}]
     line = EpochLine(4, RunProgress(history=history), write=lambda text, **_: lines.append(text))
     line.on_epoch_end(0)
-    assert lines == ["epoch 1/4  loss 1.2346  clean 50.0 %  lr 0.1  60 s  3 min 0 s left"]
+    assert lines == ["epoch 1/4  loss 1.2346  clean 50.0%  lr 0.1  60 s  3 min 0 s left"]
 
 
 def test_the_validation_loss_has_neither_margin_nor_label_smoothing():

@@ -192,7 +192,7 @@ def test_the_guard_stops_at_a_collapse_and_restores_the_epoch_before(tmp_path):
         assert guard.progress.stopped is None
     logs = end_epoch(guard, trainer, 3)
     assert logs == {"probe_accuracy": 0.25} and trainer.stop_training
-    assert "dropped from 50.0 % to 25.0 %" in guard.progress.stopped
+    assert "dropped from 50.0% to 25.0%" in guard.progress.stopped
     assert "weights of epoch 3 are kept" in guard.progress.stopped
     assert all(np.all(np.asarray(v) == 2.0) for v in trainer.net.variables)
 
@@ -239,7 +239,7 @@ def test_a_run_that_collapses_ends_the_same_whether_it_was_killed_or_not(tmp_pat
 
     expected, rows = run("straight")
     assert len(rows) == 1 + 3 and "probe_accuracy" in rows[0]
-    assert any("dropped from 60.0 % to 10.0 %" in line for line in lines)
+    assert any("dropped from 60.0% to 10.0%" in line for line in lines)
 
     class Killed(Exception):
         pass

@@ -106,7 +106,7 @@ class Recorder(keras.callbacks.Callback):
 
 
 def scheduled_trainer():
-    # Grey images: the box does not matter, and one large step reaches the edge of the ball.
+    # Gray images: the box does not matter, and one large step reaches the edge of the ball.
     schedule = EpsilonSchedule("linear", 0.2, [6, 10], highest=0.3)
     attack = attacks.PGD(0.2, steps=1, step_size=0.4)
     trainer = Measured(tiny_net(), attack, epsilon_schedule=schedule)

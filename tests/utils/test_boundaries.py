@@ -18,11 +18,11 @@ from athe_tf.utils.options import check_option, check_options, make_options, opt
 class Bounded:
     """One option for each kind of bound."""
 
-    least: float = option(2.0, "At least 2.", least=2)
-    natural: float = option(0.0, "Not negative.", least=0)
-    above: float = option(1.0, "Larger than 0.", above=0)
-    half_open: float = option(0.0, "In [0, 1).", least=0, below=1)
-    open: float = option(0.5, "In (0, 1).", above=0, below=1)
+    least: float = option(2.0, "At least 2.", ge=2)
+    natural: float = option(0.0, "Not negative.", ge=0)
+    above: float = option(1.0, "Larger than 0.", gt=0)
+    half_open: float = option(0.0, "In [0, 1).", ge=0, lt=1)
+    open: float = option(0.5, "In (0, 1).", gt=0, lt=1)
     kind: str = option("a", "One of two.", choices=("a", "b"))
     free: float = option(0.0, "Anything.")
 
@@ -49,7 +49,7 @@ def test_the_bounds_of_an_option_are_taken_or_refused_as_documented(name, taken,
 def test_every_field_is_checked_and_called_by_the_name_that_the_user_knows():
     check_options(Bounded(free=math.inf))
     with pytest.raises(InputError, match="--open must lie in"):
-        check_options(Bounded(open=1.0), shown="--{}".format)
+        check_options(Bounded(open=1.0), display_name="--{}".format)
     with pytest.raises(InputError, match="Unknown argument 'opne' of me. Options of me: least, natural"):
         make_options(Bounded, {"opne": 0.5}, "me")
     assert make_options(Bounded, {"open": 0.25}, "me").open == 0.25

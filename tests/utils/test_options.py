@@ -18,7 +18,7 @@ from athe_tf.utils.options import (
 
 @dataclasses.dataclass(frozen=True)
 class First:
-    one: int = option(1, "One.", above=0)
+    one: int = option(1, "One.", gt=0)
     two: str | float = option("model", "Two.")
 
 

@@ -25,7 +25,7 @@ def test_uniform_has_the_moments_of_a_uniform_and_stays_in_range():
     assert abs(u.var() - 1 / 3) < 4e-3
     flat = u.reshape(200, -1)
     rows = np.corrcoef(flat)[np.triu_indices(200, 1)]
-    assert abs(rows).max() < 0.1, "rows of neighbouring ids are correlated"
+    assert abs(rows).max() < 0.1, "rows of neighboring ids are correlated"
 
 
 def test_normal_has_the_moments_of_a_normal():

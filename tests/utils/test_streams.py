@@ -2,7 +2,7 @@
 
 import pytest
 
-from athe_tf.programs.command_line import Program, say
+from athe_tf.programs.command_line import Program, print_line
 from athe_tf.programs.report import ReportConfig
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import SavedEvaluation
@@ -40,7 +40,7 @@ def test_the_rest_stays():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_of_it_is_printed(text, capsys, monkeypatch):
     def action(config, extra):
-        say(text)
+        print_line(text)
         raise InputError(f"No such attack: {text}.")
 
     monkeypatch.setattr("sys.argv", ["bin/report", "a"])

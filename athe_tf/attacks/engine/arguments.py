@@ -43,7 +43,7 @@ def constructor_arguments(cls: type) -> dict[str, inspect.Parameter]:
     return found
 
 
-class Described:
+class ReprFromArguments:
     """A named object whose `repr` is the call that makes it and whose `settings` are its arguments.
 
     A subclass keeps every argument in an attribute of the same name; where it has none, the argument as it
@@ -98,7 +98,7 @@ def _as_json(value):
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        if value and all(isinstance(item, Described) for item in value):
+        if value and all(isinstance(item, ReprFromArguments) for item in value):
             return {item.name: item.settings() for item in value}
         return [_as_json(item) for item in value]
     if isinstance(value, (str, int, float, dict)) or value is None:

@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.engine import driver
-from athe_tf.attacks.engine.arguments import Described
+from athe_tf.attacks.engine.arguments import ReprFromArguments
 from athe_tf.attacks.engine.driver import craft_in_parallel
 from athe_tf.attacks.engine.loop import LoopResult
-from athe_tf.attacks.engine.results import AttackResult, CleanFacts, Costs, RoundResult, misclassified
+from athe_tf.attacks.engine.results import AttackResult, Costs, Precomputed, RoundResult, misclassified
 from athe_tf.attacks.engine.schedule import Schedule, schedule_of
 from athe_tf.models.victim import Victim, attack_dtype, victim_of
 from athe_tf.saving.opening import victim as as_victim
@@ -25,7 +25,7 @@ from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
 
 
-class Attack(Described):
+class Attack(ReprFromArguments):
     """Finds, inside a threat model, an image that a model misclassifies.
 
     Calling an attack gives adversarial images, as training needs them. `run` gives evaluation what it needs:
@@ -129,7 +129,7 @@ class Attack(Described):
 
     @property
     def loss_sign(self) -> float:
-        """The sign of a loss that is maximized: away from the label, or towards it."""
+        """The sign of a loss that is maximized: away from the label, or toward it."""
         return -1.0 if self.targeted else 1.0
 
     def succeeded(self, logits, y):
@@ -224,7 +224,7 @@ class Attack(Described):
         batch_size: int = 128,
         progress: Callable | None = None,
         state=None,
-        known: CleanFacts | None = None,
+        precomputed: Precomputed | None = None,
         max_passes: int | None = None,
     ) -> AttackResult:
         """Attacks a set of images and returns the outcome for each of them.
@@ -242,16 +242,16 @@ class Attack(Described):
                 interruption, resumes from there and ends with the same result. A state file of another model,
                 of other images or arguments, or of another version of athe_tf is refused. For a model that
                 contains Python functions no state is kept, and a warning says so.
-            known: Precomputed predictions; skips the input checks and the clean pass. Defaults to `None`.
+            precomputed: Known predictions; skips the input checks and the clean pass. Defaults to `None`.
             max_passes: Largest number of forward and backward passes per image. An image whose next round
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
         """
         victim = victim_of(model) if callable(model) else as_victim(model)
-        if known is None:
+        if precomputed is None:
             x, y = checked_batch(x, y, victim.num_classes)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
-        task = driver.AttackTask(self, victim, x, y, ids, seed, batch_size, progress, max_passes, known)
+        task = driver.RunSpec(self, victim, x, y, ids, seed, batch_size, progress, max_passes, precomputed)
         return driver.run(task, state)
 
     def compiled(self, victim: Victim, shape, which: str):

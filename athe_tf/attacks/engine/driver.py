@@ -21,7 +21,14 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack_state import AttackState
-from athe_tf.attacks.engine.results import COUNTS, AttackResult, CleanFacts, RoundResult, Stage, misclassified
+from athe_tf.attacks.engine.results import (
+    COUNTS,
+    AttackResult,
+    Precomputed,
+    RoundResult,
+    Stage,
+    misclassified,
+)
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
@@ -41,7 +48,7 @@ JUDGE = "judge"
 
 
 @dataclasses.dataclass
-class AttackTask:
+class RunSpec:
     """What to attack, with what, and how."""
 
     attack: Any  # an `Attack`, whose module imports this one
@@ -53,23 +60,23 @@ class AttackTask:
     batch_size: int
     progress: Callable | None = None
     max_passes: int | None = None
-    known: CleanFacts | None = None
+    precomputed: Precomputed | None = None
 
 
-def run(task: AttackTask, state=None) -> AttackResult:
+def run(task: RunSpec, state=None) -> AttackResult:
     """Attacks all images that are classified correctly, and returns the outcome for each image.
 
     Args:
         task: What to do.
         state: Path of a file that keeps the state, or `None`.
     """
-    attack, victim, known, schedule = task.attack, task.victim, task.known, task.attack.schedule
+    attack, victim, precomputed, schedule = task.attack, task.victim, task.precomputed, task.attack.schedule
     first = slice(task.batch_size)
-    told = [] if schedule is None else schedule.check_model(victim, task.x[first], task.y[first], known)
-    if known is None:
+    told = [] if schedule is None else schedule.check_model(victim, task.x[first], task.y[first], precomputed)
+    if precomputed is None:
         result, _ = clean_pass(victim, task.x, task.y, task.batch_size, attack.succeeded)
     else:
-        result = AttackResult.before(task.x, known.correct if attack.targeted else ~known.correct)
+        result = AttackResult.before(task.x, precomputed.correct if attack.targeted else ~precomputed.correct)
     members = [attack] if schedule is None else schedule.members(victim)
     for member in members:
         if victim not in member._compiled:  # else it was checked before
@@ -80,12 +87,12 @@ def run(task: AttackTask, state=None) -> AttackResult:
     report = None if task.progress is None else _progress_report(task, members, result)
     for member, stage in zip(members, result.stages, strict=True):
         if not result.success.all():
-            admitted = None if schedule is None else schedule.admits(member, result)
+            admitted = None if schedule is None else schedule.eligible_images(member, result)
             memory = result.memory.get(member.name)
             _Stage(task, member, stage, result, budget, member.schedule, memory, admitted).run(saved, report)
     if schedule is not None:
         chosen = np.arange(len(task.x)) < task.batch_size
-        chosen = chosen if known is None or known.checked is None else known.checked
+        chosen = chosen if precomputed is None or precomputed.checked is None else precomputed.checked
         result.queries[chosen] += schedule.check_passes[0]
         result.gradients[chosen] += schedule.check_passes[1]
     if schedule is not None or task.max_passes is not None:
@@ -133,7 +140,7 @@ def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | 
 class _Stage:
     """The rounds of one attack of a cascade, over the images that are still robust."""
 
-    task: AttackTask
+    task: RunSpec
     attack: Any
     stage: Stage
     result: AttackResult
@@ -167,7 +174,8 @@ class _Stage:
 
     def _prepare(self) -> None:
         task = self.task
-        whole = (task.x, task.y) if task.known is None or task.known.whole is None else task.known.whole
+        known = task.precomputed
+        whole = (task.x, task.y) if known is None or known.whole is None else known.whole
         queries = self.schedule.prepare(task.victim, *whole, task.batch_size)
         if not (self.result.rounds > self.stage.first).any():  # else counted before an interruption
             self.result.queries += queries
@@ -312,7 +320,7 @@ def map_batches(workers: Sequence[Callable], batches: Iterable) -> Iterator[tupl
             yield batch, future.result()
 
 
-def _progress_report(task: AttackTask, members, result: AttackResult) -> Callable:
+def _progress_report(task: RunSpec, members, result: AttackResult) -> Callable:
     """A function that reports progress in passes of the network: those done, and the most that are left.
 
     What is left assumes that no further adversarial example is found, so it only ever shrinks.
@@ -332,7 +340,7 @@ def _progress_report(task: AttackTask, members, result: AttackResult) -> Callabl
     return report
 
 
-def _pass_budget(task: AttackTask, first, result: AttackResult) -> Callable:
+def _pass_budget(task: RunSpec, first, result: AttackResult) -> Callable:
     """A function from an attack and a round to the images that can afford it.
 
     A round is not begun if it might exceed the budget, so no image ever goes through more passes.
@@ -375,9 +383,9 @@ def clean_logits(victim: Victim, x, batch_size: int):
         yield start, victim.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
 
 
-def _open_state(task: AttackTask, path, result: AttackResult) -> AttackState | None:
+def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None:
     """The state of a task, read back if there is one; `None` if the model cannot be identified."""
-    model = None if task.known is None else task.known.model
+    model = None if task.precomputed is None else task.precomputed.model
     model = identify(task.victim) if model is None else model
     if model is None:
         return None
@@ -386,7 +394,7 @@ def _open_state(task: AttackTask, path, result: AttackResult) -> AttackState | N
     return saved
 
 
-def _identity(task: AttackTask, model: str) -> dict:
+def _identity(task: RunSpec, model: str) -> dict:
     """What the state of a task belongs to."""
     return {
         **source_of(type(task.attack)),

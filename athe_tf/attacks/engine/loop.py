@@ -64,7 +64,7 @@ def shrinking_loop(body, state, constants, steps, last=None) -> LoopResult:
         state: Tensors with the batch as first axis, in a list or a named tuple; what is to be returned.
         constants: Tensors with the batch as first axis that `body` reads: images, labels, ids.
         steps: Number of iterations, an integer or a scalar tensor.
-        last: `(state, constants) -> (state, judged)`, called once afterwards with the examples that are left,
+        last: `(state, constants) -> (state, judged)`, called once afterward with the examples that are left,
             as an attack does to test its last iterate.
     """
     zeros = tf.zeros(tf.shape(tf.nest.flatten(state)[0])[:1], tf.int32)

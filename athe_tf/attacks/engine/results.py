@@ -100,7 +100,7 @@ class AttackResult:
     Example:
 
     >>> AttackResult.before(np.zeros([4, 8, 8, 1]), wrong=[True, False, False, False])
-    AttackResult(4 images, 1 misclassified, robust accuracy 75.0 %, 4 queries, 0 gradients)
+    AttackResult(4 images, 1 misclassified, robust accuracy 75.0%, 4 queries, 0 gradients)
 
     Attributes:
         x_adv: Adversarial images; where the attack failed, the clean image.
@@ -139,7 +139,7 @@ class AttackResult:
     def __repr__(self) -> str:
         return (
             f"AttackResult({len(self.success)} images, {int(self.success.sum())} misclassified, "
-            f"robust accuracy {100 * (1 - self.success.mean()):.1f} %, {self.queries.sum()} queries, "
+            f"robust accuracy {100 * (1 - self.success.mean()):.1f}%, {self.queries.sum()} queries, "
             f"{self.gradients.sum()} gradients)"
         )
 
@@ -179,7 +179,7 @@ def misclassified(logits, labels):
 
 
 @dataclasses.dataclass(frozen=True)
-class CleanFacts:
+class Precomputed:
     """What is known about a model and its clean images before an attack.
 
     An evaluation finds these facts out once and hands them to the `run` of every attack, which then repeats

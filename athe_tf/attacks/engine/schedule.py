@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from athe_tf.attacks.engine.results import AttackResult, CleanFacts
+from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.attacks.engine.victim import Victim
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Schedule:
         """The attacks that `run` goes through, each on the survivors of the last."""
         return [self.attack]
 
-    def admits(self, member: "Attack", result: AttackResult) -> np.ndarray | None:
+    def eligible_images(self, member: "Attack", result: AttackResult) -> np.ndarray | None:
         """Which images go on to a member, given what earlier stages found; `None` for all."""
         return None
 
@@ -73,7 +73,7 @@ class Schedule:
     #: Forward and backward passes of `check_model` per image of its batch.
     check_passes = (0, 0)
 
-    def check_model(self, victim: Victim, x, y, known: CleanFacts | None = None) -> list[str]:
+    def check_model(self, victim: Victim, x, y, precomputed: Precomputed | None = None) -> list[str]:
         """Warnings about a model, from a batch of images."""
         return []
 

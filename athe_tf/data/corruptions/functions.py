@@ -97,14 +97,14 @@ def glass_blur(images, constants, draws):
 
 
 def scatter(origin, moves, size, reach) -> None:
-    """Every pixel, from the last to the first, takes the value of a random neighbour.
+    """Every pixel, from the last to the first, takes the value of a random neighbor.
 
     The published script means to swap the two, but its assignment between views of one array copies. The
     published images are of that kind, and so are ours.
 
     Args:
         origin: `[N, H * W]`, the pixel at each place; changed in place.
-        moves: `[N, H * W, 2]`, from each pixel to its neighbour, down and right.
+        moves: `[N, H * W, 2]`, from each pixel to its neighbor, down and right.
         size: `(height, width)`.
         reach: Moves are in `[-reach, reach)`, and this much of the border stays.
     """
@@ -112,7 +112,7 @@ def scatter(origin, moves, size, reach) -> None:
     inner = (np.arange(reach + 1, side - reach + 1) for side in size)
     rows, columns = (place.ravel() for place in np.meshgrid(*inner, indexing="ij"))
     # Pixels of one wave are 2 * reach columns apart or more, row after row: they do not share
-    # neighbours, so the result is that of processing pixels one by one.
+    # neighbors, so the result is that of processing pixels one by one.
     wave = 2 * reach * (height - rows) + (width - columns)
     order = np.argsort(wave, kind="stable")
     which = np.arange(len(origin))[:, np.newaxis]
@@ -129,7 +129,7 @@ def motion_blur(images, constants, draws):
 
 
 def zoom_blur(images, constants, draws):
-    """A camera that moves towards the scene: the mean of the image and of enlarged ones.
+    """A camera that moves toward the scene: the mean of the image and of enlarged ones.
 
     `constants` are the end and the step of the factors of enlargement, which begin at 1.
     """
@@ -231,7 +231,7 @@ def _relief(drops):
 
 
 def _dilate(mask):
-    """Every pixel that is in the mask or has a neighbour in it."""
+    """Every pixel that is in the mask or has a neighbor in it."""
     return ndimage.binary_dilation(mask, np.ones([1, 3, 3, 1]))
 
 
@@ -243,7 +243,7 @@ def _equalised(distance):
 
 
 def contrast(images, factor, _):
-    """Moves every pixel towards the mean of its channel."""
+    """Moves every pixel toward the mean of its channel."""
     mean = images.mean(axis=(1, 2), keepdims=True)
     return (images - mean) * np.float32(factor) + mean
 

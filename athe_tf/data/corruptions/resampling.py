@@ -35,7 +35,7 @@ def along_sides(images, rows, columns):
 
 
 def correlate(images, kernel):
-    """Every pixel becomes the sum of its neighbours, weighted by a kernel of odd size."""
+    """Every pixel becomes the sum of its neighbors, weighted by a kernel of odd size."""
     return ndimage.correlate(images, kernel[np.newaxis, :, :, np.newaxis], mode="mirror")
 
 

@@ -92,7 +92,7 @@ class Generated(Source):
 
 
 class Folder(Source):
-    """The published files of CIFAR-10-C and CIFAR-100-C: `fog.npy` and its neighbours, and `labels.npy`.
+    """The published files of CIFAR-10-C and CIFAR-100-C: `fog.npy` and its neighbors, and `labels.npy`.
 
     Each file holds the test set five times, severity by severity: 50,000 images for 10,000.
 

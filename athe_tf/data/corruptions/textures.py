@@ -68,7 +68,7 @@ def _standard(fields):
 def plasma(draws, side: int, decay: float):
     """Fractal fields `[N, side, side]` from 0 to 1 that continue at their opposite edges.
 
-    Points are filled in from coarse to fine: each is the mean of its four neighbours plus noise. From one
+    Points are filled in from coarse to fine: each is the mean of its four neighbors plus noise. From one
     level to the next the noise shrinks by the *square* of `decay`, as in the script behind the published
     images.
 
@@ -83,8 +83,8 @@ def plasma(draws, side: int, decay: float):
         half = step // 2
         corners = field[:, ::step, ::step]
 
-        def filled(*neighbours, amplitude=amplitude):
-            total = sum(neighbours)
+        def filled(*neighbors, amplitude=amplitude):
+            total = sum(neighbors)
             return total / 4 + amplitude * draws.uniform(total.shape[1:], -1.0, 1.0)
 
         below, right = np.roll(corners, -1, 1), np.roll(corners, -1, 2)

@@ -57,9 +57,9 @@ class SharedFlags(ImageOptions, AnalyzedModels):
 
     norm: str | None = option(None, "Norm of the attack. [the run's own, or linf]", choices=NORMS)
     epsilon: float | None = option(None, "Radius of the attack. [the run's own, or 8/255]")
-    steps: int = option(10, "Steps of the attack.", above=0)
-    max_examples: int = option(256, "Use only the first N images.", above=0)
-    batch_size: int = option(128, "Images that go through the model at once.", above=0)
+    steps: int = option(10, "Steps of the attack.", gt=0)
+    max_examples: int = option(256, "Use only the first N images.", gt=0)
+    batch_size: int = option(128, "Images that go through the model at once.", gt=0)
     seed: int = seed_option("Seed of attacks and random directions.")
 
 

@@ -27,9 +27,9 @@ class ImageOptions:
         "Where TensorFlow Datasets keeps its data; use only folders that you trust. [the run's own]",
         runtime=True,
     )
-    image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", above=0)
+    image_size: int | None = option(None, "Crop and resize images to this. [the run's own]", gt=0)
     resize_size: int | None = option(
-        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", above=0
+        None, "Shorter side of an image before the crop. [the run's own with its --image_size]", gt=0
     )
     skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
     split: str = option("test", "Which images.", choices=("test", "validation", "train"))
@@ -44,10 +44,10 @@ class DeviceOptions:
         (), "Numbers of the GPUs to use, such as 0,1; or cpu. [all GPUs, else the CPU]", runtime=True
     )
     cpu_replicas: int = option(
-        1, "Split the CPU into this many logical devices, to emulate several GPUs.", runtime=True, least=1
+        1, "Split the CPU into this many logical devices, to emulate several GPUs.", runtime=True, ge=1
     )
     worker_timeout: float = option(
-        DistributionSettings.worker_timeout, "Seconds to wait for other workers.", runtime=True, above=0
+        DistributionSettings.worker_timeout, "Seconds to wait for other workers.", runtime=True, gt=0
     )
 
     def distribution_settings(self) -> DistributionSettings:

@@ -12,9 +12,9 @@ from athe_tf.utils.registry import is_import_path
 # The heads whose logits each form of the margin is made for.
 MARGIN_FORM_HEADS = {"cosine": ("he", "fn", "wn"), "angle": ("mhe",), "arc": ("he",)}
 # Settings that a constant epsilon does not use.
-OF_THE_RISE = ("epsilon_min", "epsilon_max", "epsilon_warmup", "epsilon_delay")
+SCHEDULE_OPTIONS = ("epsilon_min", "epsilon_max", "epsilon_warmup", "epsilon_delay")
 # Settings that a framework without an attack does not use.
-OF_THE_ATTACK = ("steps", "step_size", "start", "restarts", "logit_scale")
+ATTACK_OPTIONS = ("steps", "step_size", "start", "restarts", "logit_scale")
 
 
 def check_settings(config) -> None:
@@ -73,7 +73,7 @@ def check_framework(config) -> None:
     options = config.framework_options
     options.check_bn_mode(config.bn_mode)
     if not options.crafts:
-        for name in OF_THE_ATTACK:
+        for name in ATTACK_OPTIONS:
             check(
                 not given(config, name),
                 f"The framework '{options.name}' crafts nothing. Received: --{name}={getattr(config, name)}. "
@@ -91,7 +91,7 @@ def check_framework(config) -> None:
 
 def check_optimizer(config) -> None:
     """Learning-rate drops are in order, and only SGD has momentum options."""
-    training.check_rising(config.lr_drops, "--lr_drops", above=0)
+    training.check_rising(config.lr_drops, "--lr_drops", gt=0)
     for name in ("momentum", "nesterov"):
         check(
             config.optimizer == "sgd" or not given(config, name),
@@ -103,7 +103,7 @@ def check_optimizer(config) -> None:
 def check_epsilon_schedule(config) -> None:
     """A schedule rises from a smaller epsilon to the target."""
     if config.epsilon_schedule == "constant":
-        useless = [n for n in OF_THE_RISE if given(config, n)]
+        useless = [n for n in SCHEDULE_OPTIONS if given(config, n)]
         check(
             not useless,
             f"A constant epsilon does not rise. Received: --{(useless or [''])[0]}. "
@@ -130,7 +130,7 @@ def check_epsilon_schedule(config) -> None:
 def check_periods(config) -> None:
     """Periods are whole epochs, and an ensemble needs several."""
     resets = config.lr_resets
-    training.check_rising(resets, "--lr_resets", above=0)
+    training.check_rising(resets, "--lr_resets", gt=0)
     check(
         all(reset == int(reset) and reset < config.epochs for reset in resets),
         "--lr_resets are whole epochs before the last. "

@@ -30,19 +30,19 @@ class DataOptions:
     data_dir: str | None = option(
         None, "Where TensorFlow Datasets keeps its data; use only folders that you trust.", runtime=True
     )
-    image_size: int | None = option(None, "Crop and resize images to this height and width.", above=0)
+    image_size: int | None = option(None, "Crop and resize images to this height and width.", gt=0)
     resize_size: int | None = option(
         None,
         "Resize the shorter side of test images to this, such as 256, before the crop of --image_size. "
         "[crop the largest square, then resize it]",
-        above=0,
+        gt=0,
     )
     skip_corrupt: bool = option(
         False, "Leave out files of folder:PATH that cannot be decoded; decodes all of them once to find out."
     )
-    validation_size: int | None = option(None, "Images held out. [a tenth, at most 1000]", least=0)
+    validation_size: int | None = option(None, "Images held out. [a tenth, at most 1000]", ge=0)
     max_train_examples: int | None = option(
-        None, "Train on a random part of this many images, to try a recipe. [all]", above=0
+        None, "Train on a random part of this many images, to try a recipe. [all]", gt=0
     )
     augmentation: str = option(
         "pad_crop_flip",
@@ -50,7 +50,7 @@ class DataOptions:
         choices=tuple(AUGMENTATIONS),
     )
     extra_data: str | None = option(None, "An .npz file with more training images: `image` and `label`.")
-    extra_fraction: float = option(0.7, "The share of --extra_data in every batch.", above=0, below=1)
+    extra_fraction: float = option(0.7, "The share of --extra_data in every batch.", gt=0, lt=1)
     extra_labels_by: str | None = option(None, "A .keras file that labels --extra_data. [its own labels]")
 
 
@@ -63,8 +63,8 @@ class ModelOptions:
         (), "Pixel values that a model given as module:function expects, such as 0,255. [0,1]"
     )
     head: str = option("linear", "Head; he is the hypersphere, mhe its angular form.", choices=models.HEADS)
-    scale: float = option(15.0, "Scale s of the hypersphere heads.", above=0)
-    margin: float | None = option(None, "Margin m. [0.2 for he, 0.1 for mhe, else 0]", least=0)
+    scale: float = option(15.0, "Scale s of the hypersphere heads.", gt=0)
+    margin: float | None = option(None, "Margin m. [0.2 for he, 0.1 for mhe, else 0]", ge=0)
     margin_form: str | None = option(
         None, "Form of the margin; arc is ArcFace's. [angle for mhe, else cosine]", choices=MARGIN_FORMS
     )
@@ -86,27 +86,27 @@ class OptimizerOptions:
     """The optimizer."""
 
     optimizer: str = option("sgd", "Optimizer; sgd is PyTorch's.", choices=("sgd", "adam"))
-    learning_rate: float = option(0.1, "Learning rate at its highest.", above=0)
+    learning_rate: float = option(0.1, "Learning rate at its highest.", gt=0)
     lr_schedule: str = option("piecewise", "Schedule of the learning rate.", choices=training.LR_SCHEDULES)
     lr_drops: tuple[float, ...] = option((75.0, 90.0), "Epochs after which a piecewise rate drops.")
-    lr_drop_factor: float = option(0.1, "Factor of each drop.", above=0)
+    lr_drop_factor: float = option(0.1, "Factor of each drop.", gt=0)
     lr_resets: tuple[float, ...] = option((), "Epochs after which learning rate and epsilon restart.")
     ensemble: bool = option(False, "Save an ensemble of the models at the end of each period.")
-    momentum: float = option(0.9, "Momentum of sgd.", least=0, below=1)
+    momentum: float = option(0.9, "Momentum of sgd.", ge=0, lt=1)
     nesterov: bool = option(False, "Nesterov's momentum.")
-    weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", least=0)
+    weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", ge=0)
     decay_variables: str = option("all", "Variables that decay.", choices=("all", "kernels"))
     precision: str = option("float32", "Arithmetic; mixed ones are for accelerators.", choices=PRECISIONS)
     jit_compile: bool = option(False, "Compile the training step with XLA; for accelerators, slow on CPUs.")
-    epochs: int = option(100, "Passes over the training images.", above=0)
-    batch_size: int = option(128, "Images per step, over all devices.", above=0)
-    early_stopping: int | None = option(None, "Stop after N epochs without improvement. [never]", above=0)
+    epochs: int = option(100, "Passes over the training images.", gt=0)
+    batch_size: int = option(128, "Images per step, over all devices.", gt=0)
+    early_stopping: int | None = option(None, "Stop after N epochs without improvement. [never]", gt=0)
     guard_drop: float | None = option(
         None,
         "Stop, and restore the previous epoch, if the accuracy of a training batch under PGD-5 drops by more "
         "than this within an epoch; 0 disables it. [0.2 for fast_at, n_fgsm and gradalign, else 0]",
-        least=0,
-        below=1,
+        ge=0,
+        lt=1,
     )
     sync_batch_norm: bool = option(True, "Replicas share the statistics of batch normalization.")
 
@@ -137,7 +137,7 @@ class RunOptions(DeviceOptions, ValidationOptions):
         DeviceOptions, "worker_timeout", "Seconds that workers wait for each other at the start."
     )
     backup_minutes: float = option(
-        10.0, "Minutes between backups; one is also written at the end of every epoch.", runtime=True, least=0
+        10.0, "Minutes between backups; one is also written at the end of every epoch.", runtime=True, ge=0
     )
     workdir: str | None = option(None, "Folder of the run. The same command resumes it.", runtime=True)
 
