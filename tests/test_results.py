@@ -58,6 +58,14 @@ def fractions(text):
     return set(re.findall(r"\d+\.\d", text))
 
 
+def test_what_the_paper_says_is_in_the_list_of_its_tables():
+    page = (ROOT / "docs" / "results.md").read_text()
+    said = page.partition("## What the paper itself says")[2].partition("\n## ")[0]
+    listed = (ROOT / "configs" / "papers.json").read_text()
+    found = re.findall(r"\d\d\.\d\d", said)
+    assert len(found) >= 10 and all(f'"published": {float(number)}' in listed for number in found)
+
+
 @pytest.mark.parametrize(("name", "until"), [("README.md", "\n- **"), ("docs/results.md", "\n## ")])
 def test_the_verdict_has_the_numbers_of_the_tables(name, until):
     prose = re.sub(

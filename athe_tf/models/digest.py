@@ -67,6 +67,56 @@ def keras_digest(model: keras.Model) -> str | None:
     return digest.hexdigest()
 
 
+class _Same:
+    """An object that is equal to itself alone, and stays alive, so that no other gets its address."""
+
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __eq__(self, other):
+        return isinstance(other, _Same) and self.thing is other.thing
+
+
+def keras_state(model: keras.Model) -> list | None:
+    """What decides, beside the values of variables, what a Keras model computes; compare it with `==`.
+
+    `None` if classes or functions from elsewhere are part of the model: what they read may change unseen.
+    """
+    state: list = []
+    for layer in [*all_layers(model), *getattr(model, "operations", ())]:
+        kind = type(layer)
+        if is_third_party(kind):
+            return None
+        state.append((_Same(layer), _Same(kind.call)))
+        if isinstance(layer, keras.Model):
+            state.append([_Same(tensor) for tensor in (*layer.inputs, *layer.outputs)])
+            continue
+        for name, value in vars(layer).items():
+            # Private attributes also keep what calls leave behind; what computes is public, or a tensor.
+            if not name.startswith("_") or hasattr(value, "shape"):
+                try:
+                    state.append((name, _value_state(value)))
+                except LookupError:
+                    return None
+    return state
+
+
+def _value_state(value):
+    """The value itself where it can change in place, else the object; `LookupError` if neither is known."""
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_value_state(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _value_state(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    named = value if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) else type(value)
+    if is_third_party(named) and not isinstance(value, np.generic):
+        raise LookupError
+    return _Same(value)
+
+
 def is_third_party(thing: Any) -> bool:
     """Whether a class or a function comes from elsewhere, so that no version number tells what it does."""
     return thing.__module__.partition(".")[0] not in _KNOWN

@@ -1,14 +1,15 @@
 """What an attack sees of a model."""
 
-import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.models.digest import keras_digest
+from athe_tf.models.digest import keras_digest, keras_state
 from athe_tf.models.features import find_head
 from athe_tf.utils.errors import InputError, NotApplicable
 
@@ -150,12 +151,23 @@ def attack_dtype(x):
     return tf.float64 if tf.is_tensor(x) and x.dtype == tf.float64 else tf.float32
 
 
-# The attribute under which a model keeps its victim. On the model itself, so that both die together.
+# The attribute under which a Keras model keeps its victim, with the state that it belongs to. On the model
+# itself, so that both die together; a copy of the model gets the attribute too, and is not its owner.
 _KEPT = "_athe_tf_victim"
+
+
+class _Kept(NamedTuple):
+    owner: weakref.ref
+    state: list
+    victim: "Victim"
 
 
 def victim_of(model, num_classes: int | None = None) -> Victim:
     """A victim from a Keras model or a callable, in inference mode: what `athe_tf.victim` does without files.
+
+    It computes what the model computes now. A Keras model of known layers keeps its victim, and with it the
+    compiled attacks, until anything but the values of its variables changes. A function, or a model with
+    layers from elsewhere, gets a new one each time: pass the victim on to compile an attack once.
 
     Args:
         model: A Keras model that outputs logits, a function from images to logits, or a `Victim`, which is
@@ -169,15 +181,16 @@ def victim_of(model, num_classes: int | None = None) -> Victim:
             "Expected a Keras model, a SavedModel folder or a callable from images to logits. "
             f"Received: {type(model).__name__}."
         )
-    kept = getattr(model, _KEPT, None)
-    if kept is not None:
-        return kept
-    name = getattr(model, "__name__", type(model).__name__)
-    is_keras = isinstance(model, keras.Model)
-    made = _keras_victim(model) if is_keras else Victim(model, num_classes=num_classes, name=name)
-    with contextlib.suppress(AttributeError):  # a callable without attributes makes a new victim each time
+    if not isinstance(model, keras.Model):
+        # What a function computes may change at any time: nothing is kept.
+        return Victim(model, num_classes=num_classes, name=getattr(model, "__name__", type(model).__name__))
+    state, kept = keras_state(model), vars(model).get(_KEPT)
+    if kept is not None and kept.owner() is model and state is not None and kept.state == state:
+        return kept.victim
+    made = _keras_victim(model)
+    if state is not None:
         # Past Keras, which would track an attribute that is set the usual way.
-        object.__setattr__(model, _KEPT, made)
+        object.__setattr__(model, _KEPT, _Kept(weakref.ref(model), state, made))
     return made
 
 
