@@ -11,7 +11,7 @@ def central_view(image, image_size: int | None, resize_size: int | None):
 
     Args:
         image: `[H, W, C]`, uint8 or, without `resize_size`, float in [0, 1].
-        image_size: Side of the result, or `None` for the image as it is.
+        image_size: Side of the result, or `None` for the unchanged image.
         resize_size: The shorter side before the center crop, or `None` for the largest central square.
     """
     if image_size is None:
