@@ -12,6 +12,7 @@ from scipy import ndimage, special
 
 from athe_tf.data.corruptions.resampling import along_sides, correlate, gaussian, line_blur, sample, zoom
 from athe_tf.data.corruptions.textures import plasma, power_of_two, textures
+from athe_tf.data.images import as_float
 from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import to_levels
 
@@ -287,7 +288,7 @@ def jpeg_compression(images, quality, _):
         tf.io.decode_jpeg(tf.io.encode_jpeg(image, quality=quality), dct_method="INTEGER_ACCURATE").numpy()
         for image in to_levels(images)
     ]
-    return np.stack(decoded).astype(np.float32) / np.float32(255)
+    return as_float(np.stack(decoded))
 
 
 def elastic_transform(images, constants, draws):
