@@ -7,7 +7,8 @@ from typing import Any
 
 from athe_tf.drawing.markup import style
 from athe_tf.drawing.plot import DASHES, SERIES_COLORS
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import check
+from athe_tf.utils.registry import import_optional
 
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "ooo")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -27,18 +28,12 @@ MOST_NAMES = 25
 
 def pyplot(backend: str | None = None) -> Any:
     """`matplotlib.pyplot`; raises `InputError` with the remedy if it is not installed."""
-    try:
-        import matplotlib
-
-        if backend is not None:
-            matplotlib.use(backend)
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise InputError(
-            "Pictures need matplotlib, which is not installed. Install it with: "
-            "pip install 'athe_tf[analysis]'."
-        ) from error
-    return plt
+    remedy = "Install it with: pip install 'athe_tf[analysis]'."
+    message = f"Pictures need matplotlib, which is not installed. {remedy}"
+    matplotlib = import_optional("matplotlib", message)
+    if backend is not None:
+        matplotlib.use(backend)
+    return import_optional("matplotlib.pyplot", message)
 
 
 def color(series: int) -> str:
@@ -146,9 +141,9 @@ def new_axes(size: tuple[float, float], panels: int, caption: str, projection: s
 def given_axes(ax, needed: int) -> list:
     """A user's axes as a list; raises `InputError` if there are not as many as needed."""
     axes = list(ax) if hasattr(ax, "__len__") else [ax]
-    if len(axes) != needed:
-        raise InputError(
-            f"This picture needs {needed} axes. Received: {len(axes)}. Make them with "
-            f"matplotlib.pyplot.subplots(1, {needed}), or leave out `ax`."
-        )
+    check(
+        len(axes) == needed,
+        f"This picture needs {needed} axes. Received: {len(axes)}. Make them with "
+        f"matplotlib.pyplot.subplots(1, {needed}), or leave out `ax`.",
+    )
     return axes
