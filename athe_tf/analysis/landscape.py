@@ -66,11 +66,11 @@ class Landscape(AnalysisResult):
         cls,
         subject: Subject,
         *,
-        space: str = option("weights", "Where landscape walks.", choices=tuple(SPACES)),
+        space: str = option("weights", "Space of the loss landscape.", choices=tuple(SPACES)),
         directions: str | None = option(
             None,
             "Directions of landscape: random or eigenvectors in weights, attack or random in pixels. "
-            "[the first]",
+            "Defaults to the first one listed.",
             choices=("random", "eigenvectors", "attack"),
         ),
         radius: float | None = argument(
