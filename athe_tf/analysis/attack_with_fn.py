@@ -78,9 +78,8 @@ class AttackWithFN(AnalysisResult):
 
     def draw(self, axes, series, results):
         (ax,) = axes
-        drawing.bars(ax, 100 * self.plain, 0, 2, "PGD")
-        drawing.bars(ax, 100 * self.normalized, 1, 2, "PGD with FN")
-        for place, values in enumerate((self.plain, self.normalized)):
+        for place, (values, name) in enumerate([(self.plain, "PGD"), (self.normalized, "PGD with FN")]):
+            drawing.bars(ax, 100 * values, place, 2, name)
             for x, value in zip(drawing.bar_places(len(values), place, 2), 100 * values, strict=True):
                 ax.text(x, value, f"{value:.1f}", ha="center", va="bottom", fontsize=drawing.SMALL)
         ax.set_ylim(0, 100)

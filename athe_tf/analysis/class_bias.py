@@ -82,18 +82,16 @@ class ClassBias(AnalysisResult):
         drawing.bars(left, self.norms, series, len(results), self.model)
         drawing.bars(right, 100 * self.labels / self.images, series, len(results), self.model)
         if np.any(self.labels != self.labels_unit_weights):
-            self._draw_equal_lengths(right, series, len(results))
+            places = drawing.bar_places(len(self.norms), series, len(results))
+            right.plot(
+                places, 100 * self.labels_unit_weights / self.images, label=f"{self.model}, equal lengths",
+                linestyle="", marker=drawing.line_style(series)["marker"], markerfacecolor="white",
+                markeredgecolor=drawing.INK,
+            )  # fmt: skip
         drawing.finish(left, "class", "length of class weights")
         drawing.finish(right, "wrong label after the attack", "share of images (%)")
         for ax in axes:
             drawing.category_ticks(ax, self.class_names)
-
-    def _draw_equal_lengths(self, ax, series: int, count: int) -> None:
-        shares, places = 100 * self.labels_unit_weights / self.images, drawing.bar_places
-        marker = {"marker": drawing.MARKERS[series % len(drawing.MARKERS)], "markerfacecolor": "white"}
-        style = {**marker, "markeredgecolor": drawing.INK, "linestyle": ""}
-        label = f"{self.model}, equal lengths"
-        ax.plot(places(len(self.norms), series, count), shares, label=label, **style)
 
 
 def _wrong_labels(subject: Subject, against: "Victim") -> np.ndarray:

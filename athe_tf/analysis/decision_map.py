@@ -58,8 +58,8 @@ class DecisionMap(AnalysisResult):
     ) -> "DecisionMap":
         """Computes the predicted classes on the plane of an adversarial perturbation and random signs.
 
-        Both directions have length one in the norm of the attack. Pixels are clipped to [0, 1], as those of
-        real images are.
+        Both directions have length one in the norm of the attack. Pixels are clipped to [0, 1], as in real
+        images.
         """
         threat = subject.attack.threat
         check(len(subject) > index, f"There are {len(subject)} images. Received: index={index}.")

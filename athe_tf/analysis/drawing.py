@@ -7,7 +7,8 @@ from typing import Any
 
 from athe_tf.drawing.markup import style
 from athe_tf.drawing.plot import DASHES, SERIES_COLORS
-from athe_tf.utils.errors import InputError, check_choice
+from athe_tf.utils.errors import check
+from athe_tf.utils.registry import import_optional
 
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "ooo")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -21,24 +22,18 @@ SMALL = 10.5
 # Inches of a line of the caption, and how many of its characters fit into an inch.
 LINE_HEIGHT = 0.205
 CHARACTERS_PER_INCH = 11.0
-# Of an axis.
+# Names under an axis.
 MOST_NAMES = 25
 
 
 def pyplot(backend: str | None = None) -> Any:
     """`matplotlib.pyplot`; raises `InputError` with the remedy if it is not installed."""
-    try:
-        import matplotlib
-
-        if backend is not None:
-            matplotlib.use(backend)
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise InputError(
-            "Pictures need matplotlib, which is not installed. Install it with: "
-            "pip install 'athe_tf[analysis]'."
-        ) from error
-    return plt
+    remedy = "Install it with: pip install 'athe_tf[analysis]'."
+    message = f"Pictures need matplotlib, which is not installed. {remedy}"
+    matplotlib = import_optional("matplotlib", message)
+    if backend is not None:
+        matplotlib.use(backend)
+    return import_optional("matplotlib.pyplot", message)
 
 
 def color(series: int) -> str:
@@ -111,8 +106,9 @@ def finish(ax, xlabel: str, ylabel: str, title: str = "") -> None:
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    # matplotlib has lines before bars.
-    entries = sorted(zip(*ax.get_legend_handles_labels(), strict=True), key=_bars_first)
+    # Bars first; matplotlib has lines before them.
+    found = zip(*ax.get_legend_handles_labels(), strict=True)
+    entries = sorted(found, key=lambda entry: not hasattr(entry[0], "patches"))
     if entries:
         short = max(len(label) for _, label in entries) < 20
         # Above the panel, where it hides nothing.
@@ -122,25 +118,9 @@ def finish(ax, xlabel: str, ylabel: str, title: str = "") -> None:
         )  # fmt: skip
 
 
-def _bars_first(pair) -> bool:
-    return not hasattr(pair[0], "patches")
-
-
-def plot(results: Sequence, ax, caption: str, projection: str = FLAT):
-    """Draws results of one analysis into axes, or into a new figure with a caption."""
-    first = results[0]
-    check_choice("projection", projection, first.projections)
-    needed = first.panels * (1 if first.shared else len(results))
-    axes = new_axes(first, needed, caption, projection) if ax is None else _given(ax, needed)
-    for series, result in enumerate(results):
-        start = 0 if first.shared else series * first.panels
-        result.draw(axes[start : start + first.panels], series, results)
-    return axes[0] if needed == 1 else axes
-
-
-def new_axes(result, panels: int, caption: str, projection: str) -> list:
-    """The axes of a new figure, side by side, with the caption under them."""
-    width, height = result.size
+def new_axes(size: tuple[float, float], panels: int, caption: str, projection: str) -> list:
+    """The axes of a new figure, side by side, each of this width and height, with the caption under them."""
+    width, height = size
     columns = min(panels, 3)
     rows = -(-panels // columns)
     wrap = textwrap.TextWrapper(int(width * columns * CHARACTERS_PER_INCH), break_on_hyphens=False).wrap
@@ -158,11 +138,12 @@ def new_axes(result, panels: int, caption: str, projection: str) -> list:
     return axes[:panels]
 
 
-def _given(ax, needed: int) -> list:
+def given_axes(ax, needed: int) -> list:
+    """A user's axes as a list; raises `InputError` if there are not as many as needed."""
     axes = list(ax) if hasattr(ax, "__len__") else [ax]
-    if len(axes) != needed:
-        raise InputError(
-            f"This picture needs {needed} axes. Received: {len(axes)}. Make them with "
-            f"matplotlib.pyplot.subplots(1, {needed}), or leave out `ax`."
-        )
+    check(
+        len(axes) == needed,
+        f"This picture needs {needed} axes. Received: {len(axes)}. Make them with "
+        f"matplotlib.pyplot.subplots(1, {needed}), or leave out `ax`.",
+    )
     return axes

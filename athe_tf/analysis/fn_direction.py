@@ -100,7 +100,7 @@ class FNDirection(AnalysisResult):
     def compute(cls, subject: Subject) -> "FNDirection":
         """Measures how the gradients of feature length and cosine are related (Fig. 1, Eq. 11 and 13).
 
-        z are the features, and the cosine is that of the angle between z and `W_y - W_y*`, where y* is the
+        z are the features, and the cosine is of the angle between z and `W_y - W_y*`, where y* is the
         class with the largest wrong logit. Gradients are taken at the clean images; the attack is not used.
 
         Reference:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from athe_tf.analysis import drawing
-from athe_tf.analysis.hessian import eigenpairs
 from athe_tf.analysis.result import AnalysisResult, argument
 from athe_tf.analysis.subject import Subject, function_of
 from athe_tf.utils.errors import check
@@ -23,7 +22,7 @@ MIDDLES = {
     "pixels": "The mean loss of images, with the clean images",
 }
 LOSS = "mean loss (nats)"
-# Of contours.
+# Number of contours.
 LEVELS = 12
 
 
@@ -67,11 +66,11 @@ class Landscape(AnalysisResult):
         cls,
         subject: Subject,
         *,
-        space: str = option("weights", "Where landscape walks.", choices=tuple(SPACES)),
+        space: str = option("weights", "Space of the loss landscape.", choices=tuple(SPACES)),
         directions: str | None = option(
             None,
             "Directions of landscape: random or eigenvectors in weights, attack or random in pixels. "
-            "[the first]",
+            "Defaults to the first one listed.",
             choices=("random", "eigenvectors", "attack"),
         ),
         radius: float | None = argument(
@@ -152,16 +151,14 @@ class Landscape(AnalysisResult):
         every = np.concatenate([one.losses for one in results])
         factor, unit = drawing.pixel_unit(self.norm) if self.space == "pixels" else (1.0, "")
         steps = factor * self.steps
+        titles = [f"{title} ({unit})" if unit else title for title in TITLES[self.space, self.directions]]
         if ax.name == drawing.DEEP:
             _draw_surface(ax, steps, self.losses, every)
+            # Titles are oblique there, and have less room.
+            titles = [title.replace(" (", "\n(") for title in titles]
         else:
             _draw_contours(ax, steps, self.losses, every)
-        across, along = (
-            f"{title} ({unit})" if unit else title for title in TITLES[self.space, self.directions]
-        )
-        if ax.name == drawing.DEEP:  # titles are oblique there, and have less room
-            across, along = (title.replace(" (", "\n(") for title in (across, along))
-        drawing.titles(ax, across, along, self.model)
+        drawing.titles(ax, titles[0], titles[1], self.model)
 
 
 def _draw_contours(ax, steps, losses, every) -> None:
@@ -195,7 +192,7 @@ def _weight_plane(subject: Subject, directions: str, steps: np.ndarray) -> np.nd
     loss = subject.weight_loss(subject.all_adversarial())
     seed = subject.options.seed
     if directions == "eigenvectors":
-        first, second = eigenpairs(subject, loss, 2)[1].T
+        first, second = loss.eigenpairs(2, seed, subject.report)[1].T
     else:
         first, second = loss.filter_normalized(2 * seed), loss.filter_normalized(2 * seed + 1)
 

@@ -46,7 +46,17 @@ class Picture:
         Returns:
             The axes, or a list of them if the picture has several panels.
         """
-        return drawing.plot(self.results, ax, self.caption, projection)
+        first = self.results[0]
+        check_choice("projection", projection, first.projections)
+        needed = first.panels * (1 if first.shared else len(self.results))
+        if ax is None:
+            axes = drawing.new_axes(first.size, needed, self.caption, projection)
+        else:
+            axes = drawing.given_axes(ax, needed)
+        for series, result in enumerate(self.results):
+            start = 0 if first.shared else series * first.panels
+            result.draw(axes[start : start + first.panels], series, self.results)
+        return axes[0] if needed == 1 else axes
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -105,7 +115,7 @@ class AnalysisResult(Picture):
         """Computes the numbers.
 
         The arguments of the public function and the flags of `bin/analyze` are derived from the options,
-        without TensorFlow; its docstring becomes that of the function.
+        without TensorFlow; its docstring becomes the function's.
 
         Args:
             *args: The `Subject`: a model with its images and its attack.

@@ -15,6 +15,7 @@ import numpy as np
 from athe_tf.analysis.result import AnalysisResult
 from athe_tf.utils.errors import InputError, check, check_integer
 from athe_tf.utils.number_format import format_number
+from athe_tf.utils.options import as_parameter
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -76,12 +77,10 @@ class AnalysisOptions:
 class Subject:
     """A model with the images and the attack of an analysis.
 
+    `MODELS` and `SHARED` describe the arguments that every analysis has.
+
     Args:
         kind: The class of the analysis, which decides what the model must have.
-        model: A Keras model, or anything that `athe_tf.victim` takes.
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
-        attack: A PGD attack. `None` is PGD-10 within 8/255 in linf.
-        options: The settings that all analyses share; `None` for the defaults.
         own: The options of the analysis. Defaults to its defaults.
     """
 
@@ -275,22 +274,19 @@ def function_of(compute: Callable[Concatenate[Subject, P], R]) -> AnalysisFuncti
 
     fields = dataclasses.fields(kind.options)
     shared = list(inspect.signature(function).parameters.values())[:-1]
-    own = [
-        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
-        for f in fields
-    ]
-    function.__signature__ = inspect.Signature([*shared, *own], return_annotation=kind)  # type: ignore[attr-defined]
+    arguments = [*shared, *map(as_parameter, fields)]
+    function.__signature__ = inspect.Signature(arguments, return_annotation=kind)  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = kind.analysis
     function.__module__ = kind.__module__
     # The docstring of `compute`, with the example of the class and the arguments.
     text, reference, source = (inspect.getdoc(compute) or "").partition("\n\nReference:")
     example = (inspect.getdoc(kind) or "").partition("Example:\n\n")[2].partition("\n\nArgs:")[0]
     lines = {"model": MODELS[kind.needs], **SHARED, **{field.name: _described(field) for field in fields}}
-    arguments = [
+    described = [
         textwrap.fill(f"{name}: {line}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8)
         for name, line in lines.items()
     ]
-    parts = [text, "\nExample:\n", example, "\nArgs:", *arguments]
+    parts = [text, "\nExample:\n", example, "\nArgs:", *described]
     function.__doc__ = "\n".join(parts) + reference + source
     return cast(AnalysisFunction[P, R], function)
 

@@ -2,13 +2,19 @@
 
 import contextlib
 import copy
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
+import scipy
 import tensorflow as tf
 
 from athe_tf.attacks import losses
+from athe_tf.utils.errors import check
+
+# Relative accuracy of an eigenvalue.
+TOLERANCE = 1e-4
 
 
 class WeightLoss:
@@ -19,7 +25,7 @@ class WeightLoss:
 
     Args:
         model: A Keras model.
-        x: Images `[N, H, W, C]`; adversarial ones stay as they are when the weights move.
+        x: Images `[N, H, W, C]`; adversarial ones stay fixed when the weights move.
         y: Labels `[N]`.
         batch_size: Images that go through the model at once.
     """
@@ -56,6 +62,16 @@ class WeightLoss:
         """The Hessian of the mean loss times a vector, `[size]`, float64."""
         parts = self.split(vector)
         return self.flatten(self._added(lambda x, y: self._product(x, y, parts)))
+
+    def eigenpairs(self, top: int, seed: int, report: Callable) -> tuple[np.ndarray, np.ndarray]:
+        """`top_eigenpairs` of the Hessian; `report` is called with the number of products so far."""
+        products = itertools.count(1)
+
+        def product(vector):
+            report(next(products))
+            return self.hessian_product(vector.reshape(-1))
+
+        return top_eigenpairs(product, self.size, top, seed)
 
     def split(self, vector: np.ndarray) -> list[tf.Tensor]:
         """A flat vector as tensors of the shapes of the variables."""
@@ -125,3 +141,33 @@ class WeightLoss:
             gradients = self._gradient_of_sum(x, y)
             along = tf.add_n([tf.reduce_sum(g * v) for g, v in zip(gradients, vector, strict=True)])
         return outer.gradient(along, self.variables, unconnected_gradients="zero")
+
+
+def top_eigenpairs(
+    product: Callable[[np.ndarray], np.ndarray], size: int, top: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues of a symmetric matrix, by Lanczos' method.
+
+    Largest means the most positive: a negative eigenvalue of larger magnitude is not among them.
+
+    Example:
+
+    >>> values, vectors = top_eigenpairs(lambda v: np.arange(50) * v, 50, 2)
+    >>> values.round(3).tolist()
+    [49.0, 48.0]
+
+    Args:
+        product: From a vector to the matrix times the vector.
+        size: Length of the vectors.
+        top: Number of eigenvalues, smaller than `size`.
+        seed: Seed of the first vector. Defaults to 0.
+
+    Returns:
+        The eigenvalues, largest first, and their eigenvectors as columns.
+    """
+    check(top < size, f"There are {size} weights. Expected `top` below that. Received: top={top}.")
+    operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(seed).normal(size=size)
+    values, vectors = scipy.sparse.linalg.eigsh(operator, k=top, which="LA", v0=start, tol=TOLERANCE)
+    order = np.argsort(-values)
+    return values[order], vectors[:, order]

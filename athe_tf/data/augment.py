@@ -19,7 +19,7 @@ from athe_tf.utils import rng
 from athe_tf.utils.errors import check, check_choice
 
 # The streams of random numbers; the order of an epoch uses others.
-_CROP, _FLIP = 1, 2
+_CROP, _FLIP, _BOXES = 1, 2, 4
 
 
 def none(images, seed, ids):
@@ -85,8 +85,6 @@ def pad_crop_flip(images, seed, ids, *, padding=None, mode="zero"):
 #: `pad_crop_flip` with reflected borders, as Rice et al. train on CIFAR.
 reflect_crop_flip = functools.partial(pad_crop_flip, mode="reflect")
 
-# The stream of random numbers; the order of an epoch, `pad_crop` and `flip` use others.
-_BOXES = 4
 # How often torchvision tries to place a crop before it takes the center.
 TRIES = 10
 
@@ -99,7 +97,7 @@ class RandomResizedCrop:
     depends on (seed, id) and its size alone.
 
     In a stream of encoded images, only the box is decoded, from the image in its full size. Images in memory
-    are cropped as they are and resized to their own size.
+    are cropped and resized to their own size.
 
     Example:
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.augment import RandomResizedCrop
-from athe_tf.data.images import ImageSource, to_float, with_options, without_autograph
+from athe_tf.data.images import ImageSource, parallel_map, to_float, with_options, without_autograph
 from athe_tf.data.resize import central_view, resize
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.graph_checks import readable_errors
@@ -75,7 +75,7 @@ class EncodedSource(ImageSource):
 
     A subclass implements `_ordered` (the first examples in order), `_encoded` (the bytes and the label of an
     example), `fingerprint` and a length. Images are decoded one at a time, on all cores; a `decode` that is
-    an `ImageDecoder` can decode crops only. The arguments are those of `StreamedSet`.
+    an `ImageDecoder` can decode crops only. `StreamedSet` describes the arguments.
     """
 
     def __init__(self, decode: Callable, image_shape, num_classes: int, image_size=None, resize_size=None):
@@ -94,7 +94,6 @@ class EncodedSource(ImageSource):
         raise NotImplementedError
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`."""
         check(
             max_examples is not None,
             f"{len(self)} images do not fit in memory. Expected a number of examples. "
@@ -116,14 +115,12 @@ class EncodedSource(ImageSource):
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
 
     def _in_order(self, batch_size, count):
-        @without_autograph
-        def read(payload, index):
+        def read(index, payload):
             encoded, label = self._encoded(payload)
-            return self._view(encoded), tf.cast(label, tf.int32), index
+            return index, self._view(encoded), tf.cast(label, tf.int32)
 
-        rows = self._ordered(count).map(without_autograph(lambda index, payload: (payload, index)))
-        batches = self._map(rows, read).batch(batch_size)
-        return batches.map(without_autograph(lambda images, labels, ids: (to_float(images), labels)))
+        batches = self._map(self._ordered(count), read).batch(batch_size)
+        return batches.map(without_autograph(lambda ids, images, labels: (to_float(images), labels)))
 
     def _finished(self, dataset, augment):
         crop = augment if isinstance(augment, RandomResizedCrop) else None
@@ -132,20 +129,19 @@ class EncodedSource(ImageSource):
         def rows(key, ids, payload):
             # Random numbers of a batch at once: one by one, the many small operations would take longer.
             draws = tf.zeros_like(ids) if crop is None else crop.draws(key, ids)
-            return tf.fill(tf.shape(ids), key), draws, payload, ids
+            return ids, tf.fill(tf.shape(ids), key), draws, payload
 
-        @without_autograph
-        def read(key, draws, payload, index):
+        def read(index, key, draws, payload):
             encoded, label = self._encoded(payload)
             if crop is None:
                 image = self._view(encoded)
             else:
                 pixels = self._cropped(encoded, crop, draws)
                 image = crop.finish(pixels[tf.newaxis], key, index[tf.newaxis])[0]
-            return image, tf.cast(label, tf.int32), key, index
+            return index, image, tf.cast(label, tf.int32), key
 
         @without_autograph
-        def finish(images, labels, keys, ids):
+        def finish(ids, images, labels, keys):
             images = augment(images, keys[0], ids) if crop is None else images
             return self._checked(to_float(images), labels)
 
@@ -154,13 +150,11 @@ class EncodedSource(ImageSource):
         return dataset.batch(size, drop_remainder=True).map(finish)
 
     def _map(self, dataset, read: Callable):
-        """Applies `read`, whose last result is the id; a subclass may say which image it failed at.
+        """Applies `read` to tuples that begin with the id, as its results do.
 
-        Args:
-            dataset: Of tuples whose last element is the id.
-            read: A function of those elements.
+        A subclass may say which image it failed at.
         """
-        return dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return parallel_map(dataset, read)
 
     def _view(self, encoded):
         """An image as it is evaluated."""

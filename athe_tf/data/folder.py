@@ -1,4 +1,4 @@
-"""Images in files of their own, read as they are needed, and `folder:PATH`: the user's, in folders.
+"""Images in files of their own, read when they are needed, and `folder:PATH`: the user's, in folders.
 
 `folder_layout.py` describes the folders. A set of gray images has one channel; in a set with colors, gray
 images get three. Transparency is dropped.
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from athe_tf.data.encoded import EncodedSource, ImageDecoder
 from athe_tf.data.folder_layout import PARTS, check_folder, image_files
-from athe_tf.data.images import chosen_part, without_autograph
+from athe_tf.data.images import chosen_part, parallel_map, without_autograph
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, hold_out
 from athe_tf.utils.digests import text_digest
@@ -48,7 +48,7 @@ class FileSet(EncodedSource):
         labels: `[N]`, non-negative integers.
         image_shape: `(height, width, channels)` of an image after `image_size`.
         num_classes: Labels have to be below this.
-        image_size: Crop the central square and resize it. Defaults to `None`: images as they are.
+        image_size: Crop the central square and resize it. Defaults to `None`: images unchanged.
         resize_size: Resize the shorter side to this before the crop. Defaults to `None`: the largest square.
     """
 
@@ -107,23 +107,21 @@ class FileSet(EncodedSource):
 
     def _map(self, dataset, read):
         # A graph cannot catch an error, but a dataset can pass over elements that fail: the first id that is
-        # not the expected one shows which. The last element of all pairs with `end`.
-        made = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        end = tuple(
-            tf.fill(spec.shape, tf.cast(-1 if place == len(made.element_spec) - 1 else 0, spec.dtype))
-            for place, spec in enumerate(made.element_spec)
-        )
+        # not the expected one shows which. The last element of all pairs with `end`, whose id is -1.
+        made = super()._map(dataset, read)
+        index, *rest = made.element_spec
+        end = tf.constant(-1, index.dtype), *(tf.zeros(spec.shape, spec.dtype) for spec in rest)
         made = made.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
 
         @without_autograph
         def compare(expected, found):
             path = tf.gather(self._tensors[0], expected)
-            same = tf.cast(found[-1], tf.int64) == tf.cast(expected, tf.int64)
+            same = tf.cast(found[0], tf.int64) == tf.cast(expected, tf.int64)
             problem = " cannot be read, is not a PNG or JPEG image, or is truncated. "
             remedy = "Remove it, save it again, or use skip_corrupt=True."
-            return *found[:-1], checked(found[-1], same, "The file ", path, problem + remedy)
+            return checked(found[0], same, "The file ", path, problem + remedy), *found[1:]
 
-        ids = dataset.map(without_autograph(lambda *row: row[-1]))
+        ids = dataset.map(without_autograph(lambda index, *_: index))
         return tf.data.Dataset.zip((ids, made)).map(compare)
 
 
@@ -131,7 +129,6 @@ def unreadable(paths: Sequence[str]) -> list[str]:
     """The files of `paths` that cannot be read or decoded; reads all of them."""
     decode = ImageDecoder(channels=3)
 
-    @without_autograph
     def width(path):
         attempt = tf.data.Dataset.from_tensors(path).map(
             without_autograph(lambda path: tf.shape(decode(tf.io.read_file(path)))[1])
@@ -139,14 +136,13 @@ def unreadable(paths: Sequence[str]) -> list[str]:
         failed = tf.data.Dataset.from_tensors(tf.constant(-1))
         return attempt.ignore_errors().concatenate(failed).take(1).get_single_element()
 
-    widths = tf.data.Dataset.from_tensor_slices([str(path) for path in paths])
-    widths = widths.map(width, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).batch(1024)
-    found = np.concatenate(list(widths.as_numpy_iterator()))
+    dataset = tf.data.Dataset.from_tensor_slices([str(path) for path in paths])
+    found = np.concatenate(list(parallel_map(dataset, width).batch(1024).as_numpy_iterator()))
     return [path for path, value in zip(paths, found, strict=True) if value < 0]
 
 
 def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt) -> Splits:
-    """The splits of `name`, which is `"folder:PATH"`; the arguments are those of `athe_tf.data.load`."""
+    """The splits of `name`, which is `"folder:PATH"`, with the arguments of `athe_tf.data.load`."""
     folder = pathlib.Path(name.removeprefix("folder:")).expanduser()
     classes = check_folder(folder)
     found = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
@@ -174,10 +170,10 @@ def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_
         size = _check_one_size(name, {file.header[:2]: file.path for file in files})
     sets = {}
     parts = parts_of(np.array([str(file.path) for file in files]))
+    shape = (*size, channels)
     for part, (paths, numbers) in hold_out(name, parts, validation_size).items():
-        # The first images must not be those of the first classes. RandomState never changes (NEP 19).
+        # The first images must not all be of the first classes. RandomState never changes (NEP 19).
         order = np.random.RandomState(0).permutation(len(paths))
-        shape = (*size, channels)
         sets[part] = FileSet(
             paths[order].tolist(), numbers[order], shape, len(classes), image_size, resize_size
         )
@@ -222,18 +218,17 @@ def _check_one_size(name, sizes: dict) -> tuple[int, int]:
 
 
 def _decoded(name, paths, channels, image_size, resize_size) -> list[np.ndarray]:
-    """Every image as it is in its file, or as it is evaluated if `image_size` is given."""
+    """Every image, unchanged or, with `image_size`, as it is evaluated."""
     decode = ImageDecoder(channels)
 
     def read(path):
         return central_view(decode(tf.io.read_file(path)), image_size, resize_size)
 
     dataset = tf.data.Dataset.from_tensor_slices([str(path) for path in paths])
-    dataset = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     images: list[np.ndarray] = []
     size = 0
     try:
-        for image in dataset.prefetch(tf.data.AUTOTUNE).as_numpy_iterator():
+        for image in parallel_map(dataset, read).prefetch(tf.data.AUTOTUNE).as_numpy_iterator():
             images.append(image)
             size += image.nbytes
             check(

@@ -19,6 +19,10 @@ SUFFIXES = (".jpeg", ".jpg", ".png")
 _NOT_CLASSES = ("__MACOSX", "@eaDir")
 
 
+# From the first bytes of a file to how many bytes its header needs, and where and how the two are written.
+_PNG = b"\x89PNG"
+_WIDTH_AND_HEIGHT = {_PNG: (26, 16, ">II"), b"GIF8": (10, 6, "<HH"), b"BM": (26, 18, "<ii")}
+
 # A photograph of a large camera has 100 million pixels. Decoders allocate what a header declares.
 LARGEST_PIXELS = 2**27
 
@@ -143,20 +147,13 @@ def _header(file: BinaryIO) -> ImageHeader:
     not be measured before its pixels are allocated.
     """
     start = file.read(26)
-    channels = 3
-    if start.startswith(b"\x89PNG") and len(start) == 26:
-        width, height = struct.unpack(">II", start[16:24])
-        # Gray, with or without transparency.
-        channels = 1 if start[25] in (0, 4) else 3
-    elif start.startswith(b"GIF8") and len(start) >= 10:
-        width, height = struct.unpack("<HH", start[6:10])
-    elif start.startswith(b"BM") and len(start) == 26:
-        width, height = struct.unpack("<ii", start[18:26])
-    elif start.startswith(b"\xff\xd8"):
-        return _jpeg_header(file)
-    else:
-        return ImageHeader()
-    return ImageHeader(abs(height), abs(width), channels)
+    for magic, (needed, place, numbers) in _WIDTH_AND_HEIGHT.items():
+        if start.startswith(magic) and len(start) >= needed:
+            width, height = struct.unpack_from(numbers, start, place)
+            # The color type of a PNG file: gray, with or without transparency.
+            gray = magic == _PNG and start[25] in (0, 4)
+            return ImageHeader(abs(height), abs(width), 1 if gray else 3)
+    return _jpeg_header(file) if start.startswith(b"\xff\xd8") else ImageHeader()
 
 
 def _jpeg_header(file: BinaryIO) -> ImageHeader:

@@ -1,6 +1,7 @@
 """The interface of a set of images, in memory or on disk, and `ImageSet`: those in memory."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -171,8 +172,13 @@ def part_of(batch, part: tuple[int, int]):
     return batch[index * size : (index + 1) * size]
 
 
+def parallel_map(dataset: tf.data.Dataset, function: Callable) -> tf.data.Dataset:
+    """Applies a function without Python control flow to all elements, on all cores and in order."""
+    return dataset.map(without_autograph(function), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
 def to_float(images):
-    """uint8 images in [0, 1]; float images as they are."""
+    """uint8 images in [0, 1]; float images unchanged."""
     return tf.cast(images, tf.float32) / 255.0 if images.dtype == tf.uint8 else images
 
 
@@ -236,13 +242,11 @@ class ImageSet(ImageSource):
         check_integer("batch_size", batch_size, 1)
         images, labels = self._tensors
 
-        @without_autograph
         def batch(start):
             part = slice(start, start + batch_size)
             return to_float(images[part]), labels[part]
 
-        starts = tf.data.Dataset.range(0, len(self), batch_size)
-        dataset = starts.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        dataset = parallel_map(tf.data.Dataset.range(0, len(self), batch_size), batch)
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
 
     def fingerprint(self) -> str:
@@ -260,12 +264,11 @@ class ImageSet(ImageSource):
         return images, labels
 
     def _finished(self, dataset, augment):
-        @without_autograph
         def finish(key, ids, payload):
             images, labels = self._read(payload)
             return to_float(augment(images, key, ids)), labels
 
-        return dataset.map(finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return parallel_map(dataset, finish)
 
     def _read(self, payload):
         return tuple(tf.gather(values, payload) for values in self._tensors)

@@ -15,7 +15,7 @@ from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.images_and_labels import SAME_CLASSES, check_classes, check_images, check_labels
 from athe_tf.utils.rng import fold
 
-# Makes the order and the augmentations of the extra images independent of those of the others.
+# Makes the order and the augmentations of the extra images independent of the others.
 _EXTRA = 0xE87A
 
 
@@ -69,7 +69,7 @@ class MixedSet(ImageSource):
         return self.own.arrays(max_examples)
 
     def fingerprint(self) -> str:
-        """Those of both sets, and the fraction."""
+        """The fingerprints of both sets, and the fraction."""
         return f"{self.own.fingerprint()}, and {self.fraction:g} extra of {self.extra.fingerprint()}"
 
     def stream(

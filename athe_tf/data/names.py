@@ -24,7 +24,7 @@ _TFDS_NAME = re.compile(r"[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2}
 
 #: Augmentations that crop the original of an image, so that it should not be resized before.
 CROPS_ORIGINALS = ("random_resized_crop", "random_resized_crop_flip")
-#: Those that treat the images of a batch alike.
+#: Augmentations that treat the images of a batch alike.
 BATCHWISE = ("batch_crop_flip",)
 _NAMES = ("flip", "none", "pad_crop", "pad_crop_flip", "reflect_crop_flip", *BATCHWISE, *CROPS_ORIGINALS)
 

@@ -164,12 +164,15 @@ def check_extra_file(path: str | pathlib.Path, labelled_by_model: bool) -> None:
 
 
 def read(path: str | pathlib.Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The arrays of an archive: `{"train": (images, labels), ...}`, images `[N, H, W, C]`."""
+    """The arrays of an archive that passes `check_file`: `{"train": (images, labels), ...}`.
+
+    Images are `[N, H, W, C]`.
+    """
     with Archive(path) as archive:
-        _check_keys(archive)
+        images = {part: archive.read(f"x_{part}") for part in _parts_of(archive)}
         return {
-            part: (_images(archive, f"x_{part}"), _labels(archive, f"y_{part}"))
-            for part in _parts_of(archive)
+            part: (x[..., np.newaxis] if x.ndim == 3 else x, _labels(archive, f"y_{part}"))
+            for part, x in images.items()
         }
 
 
@@ -189,24 +192,14 @@ def _parts_of(archive: Archive) -> list[str]:
 
 
 def _check_declared_images(archive: Archive, key: str) -> int:
-    """The number of images; raises `InputError` unless the header of an array is that of images."""
+    """The number of images; raises `InputError` unless an array's header describes images."""
     shape, dtype = archive.declared(key)
-    _check_axes(shape, key)
-    rules.check_image_type(shape if len(shape) == 4 else (*shape, 1), dtype, key)
-    return shape[0]
-
-
-def _check_axes(shape, key) -> None:
     check(
         len(shape) == 3 or (len(shape) == 4 and shape[-1] > 0),
         f"Invalid shape of `{key}`. Expected [N, H, W] or [N, H, W, C]. Received: shape={shape}.",
     )
-
-
-def _images(archive: Archive, key: str) -> np.ndarray:
-    images = archive.read(key)
-    _check_axes(images.shape, key)
-    return images[..., np.newaxis] if images.ndim == 3 else images
+    rules.check_image_type(shape if len(shape) == 4 else (*shape, 1), dtype, key)
+    return shape[0]
 
 
 def _labels(archive: Archive, key: str) -> np.ndarray:

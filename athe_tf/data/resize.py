@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.data.images import as_float
 from athe_tf.utils.images_and_labels import to_levels
 
 
@@ -11,7 +12,7 @@ def central_view(image, image_size: int | None, resize_size: int | None):
 
     Args:
         image: `[H, W, C]`, uint8 or, without `resize_size`, float in [0, 1].
-        image_size: Side of the result, or `None` for the image as it is.
+        image_size: Side of the result, or `None` for the unchanged image.
         resize_size: The shorter side before the center crop, or `None` for the largest central square.
     """
     if image_size is None:
@@ -47,7 +48,7 @@ def resize_images(
     if resize_size is not None:
         levels = images if images.dtype == np.uint8 else to_levels(images)
         crops = np.stack([resize_and_center_crop(tf.constant(x), resize_size, size) for x in levels])
-        return crops if images.dtype == np.uint8 else (crops / np.float32(255)).astype(images.dtype)
+        return crops if images.dtype == np.uint8 else as_float(crops).astype(images.dtype)
     chunks = [
         central_square(tf.convert_to_tensor(images[i : i + chunk]), size).numpy()
         for i in range(0, len(images), chunk)

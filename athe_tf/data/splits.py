@@ -59,16 +59,13 @@ def from_arrays(
     image_size=None,
     resize_size=None,
 ) -> Splits:
-    """Creates `Splits` from arrays.
+    """Creates `Splits` from arrays; the arguments not listed are as in `load` and `Splits`.
 
     Args:
-        name: The name of the data set.
         parts: `{"train": (images, labels), "test": ..., "validation": ...}`; without "validation", it is
             held out of "train"; without "train", both are `None`.
         num_classes: Defaults to the number of classes in the training labels.
-        class_names: One string for each class.
-        statistics: `(mean, std)`. Defaults to those of the training images.
-        validation_size: As in `load`, and so are `image_size` and `resize_size`.
+        statistics: `(mean, std)`. Defaults to the statistics of the training images.
     """
     for part, (images, labels) in parts.items():
         rules.check_images(images, f"x_{part}")
@@ -100,14 +97,7 @@ def from_sets(name, sets, num_classes, class_names, statistics) -> Splits:
 
 
 def held_out_size(name, train_size, validation_size, own=None) -> int:
-    """Number of training images to hold out for validation.
-
-    Args:
-        name: The name of the data set, for messages.
-        train_size: The number of training images.
-        validation_size: As in `load`.
-        own: The number of validation images that the set already has, or `None`.
-    """
+    """Number of training images to hold out, if the set has none or `own` validation images of its own."""
     if own is not None:
         check(
             validation_size in (None, own),

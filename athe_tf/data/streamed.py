@@ -32,7 +32,7 @@ class Files(NamedTuple):
 
 
 class StreamedSet(EncodedSource):
-    """The images of TFRecord files, read as they are needed.
+    """The images of TFRecord files, read when they are needed.
 
     An epoch reads the files in a shuffled order, several at a time, and shuffles the records in windows of
     `window` records, all as a function of (seed, epoch). With `start_step`, the skipped records of an epoch
@@ -56,7 +56,7 @@ class StreamedSet(EncodedSource):
         decode: From an encoded image to uint8 `[H, W, C]`.
         image_shape: `(height, width, channels)` of an image after `decode` and `image_size`.
         num_classes: Labels have to be below this.
-        image_size: Crop the central square and resize it. Defaults to `None`: images as they are.
+        image_size: Crop the central square and resize it. Defaults to `None`: images unchanged.
         resize_size: Resize the shorter side to this before the crop. Defaults to `None`: the largest square.
         window: Number of records that are shuffled at a time. Defaults to 8192.
         readers: Number of files that are read at a time. Defaults to 16.

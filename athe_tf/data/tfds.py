@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from athe_tf.data.encoded import ImageDecoder
+from athe_tf.data.images import parallel_map
 from athe_tf.data.names import base_name, unknown_data_set
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, held_out_size
@@ -40,7 +41,7 @@ STATISTICS = {
 
 
 def load(name: str, data_dir, *, validation_size, image_size, resize_size, streamed) -> Splits:
-    """The splits of a TensorFlow Datasets set; the arguments are those of `athe_tf.data.load`."""
+    """The splits of a TensorFlow Datasets set, with the arguments of `athe_tf.data.load`."""
     builder = _builder(name, data_dir)
     keys = _keys(name, builder)
     height, width, channels = builder.info.features[keys[0]].shape
@@ -164,7 +165,7 @@ def _check_reachable(builder) -> None:
 
 
 def _parts(name, builder, keys):
-    """From our splits to those of the set, such as `{"train": "train", "test": "validation"}`."""
+    """From our splits to the set's own, such as `{"train": "train", "test": "validation"}`."""
     # A mocked builder has no record of its splits; these are the usual ones.
     splits = tuple(builder.info.splits) or ("train", "test")
     parts = {"train": "train"} if "train" in splits else {}
@@ -183,15 +184,14 @@ def _parts(name, builder, keys):
 
 
 def _dataset(builder, split, keys):
-    # One reader: the order of the examples is that of the files.
+    # One reader: examples come in the order of the files.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     dataset = builder.as_dataset(split=split, shuffle_files=False, read_config=config)
     return dataset.map(lambda example: (example[keys[0]], example[keys[1]]))
 
 
 def _read_all(builder, split, keys, image_shape, sizes):
-    dataset = _dataset(builder, split, keys)
-    dataset = dataset.map(lambda x, y: (central_view(x, *sizes), y), tf.data.AUTOTUNE)
+    dataset = parallel_map(_dataset(builder, split, keys), lambda x, y: (central_view(x, *sizes), y))
     count = int(dataset.cardinality())
     images, labels = np.empty([count, *image_shape], np.uint8), np.empty([count], np.int64)
     done = 0
@@ -239,13 +239,10 @@ _OWN_FEATURES = re.compile(r"tensorflow_datasets\.core\.features\.[A-Za-z0-9_.]+
 
 
 def check_features(data_dir: str | pathlib.Path, base: str) -> None:
-    """Raises `InputError` if a set in `data_dir` has features of other classes than those of TFDS itself.
+    """Raises `InputError` if a set in `data_dir` has features of classes other than TFDS' own.
 
     TFDS imports any module that a `features.json` names, so that the folder of a stranger could run code.
-
-    Args:
-        data_dir: Where the sets are: `DATA_DIR/NAME/VERSION` or `DATA_DIR/NAME/CONFIG/VERSION`.
-        base: The name of the set, without configuration and version.
+    Sets are in `DATA_DIR/NAME/VERSION` or `DATA_DIR/NAME/CONFIG/VERSION`; `base` is only the NAME.
     """
     folder = pathlib.Path(data_dir).expanduser() / base
     patterns = ("features.json", "*/features.json", "*/*/features.json")

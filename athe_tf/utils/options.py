@@ -285,7 +285,7 @@ class DerivedSignature:
         found: list[inspect.Parameter] = []
         for base in (base for base in owner.__mro__ if "__init__" in vars(base)):
             if base is self.root:
-                found += map(_as_parameter, dataclasses.fields(getattr(owner, self.options_class)))
+                found += map(as_parameter, dataclasses.fields(getattr(owner, self.options_class)))
             found += list(inspect.signature(base.__init__).parameters.values())[1:]
             if base is self.root or found[-1].kind is not inspect.Parameter.VAR_KEYWORD:
                 break
@@ -296,7 +296,8 @@ class DerivedSignature:
         return inspect.Signature(sorted(named.values(), key=lambda each: each.kind))
 
 
-def _as_parameter(field: dataclasses.Field) -> inspect.Parameter:
+def as_parameter(field: dataclasses.Field) -> inspect.Parameter:
+    """The keyword-only argument of a function or constructor that takes an option."""
     default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type

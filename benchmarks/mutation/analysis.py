@@ -102,14 +102,14 @@ SLIPS = (
     ),
     Slip(
         "N14",
-        f"{HERE}/hessian.py",
+        f"{HERE}/weights.py",
         'which="LA"',
         'which="LM"',
         (f"{FORMS}::test_the_largest_eigenvalues_are_the_most_positive_ones",),
     ),
     Slip(
         "N15",
-        f"{HERE}/hessian.py",
+        f"{HERE}/weights.py",
         "np.argsort(-values)",
         "np.argsort(values)",
         (f"{FORMS}::test_the_largest_eigenvalues_are_the_most_positive_ones",),

@@ -167,8 +167,8 @@ SLIPS = (
     Slip(
         "D25",
         f"{HERE}/augment.py",
-        "_CROP, _FLIP = 1, 2",
-        "_CROP, _FLIP = 2, 1",
+        "_CROP, _FLIP, _BOXES = 1, 2, 4",
+        "_CROP, _FLIP, _BOXES = 2, 1, 4",
         (f"{GOLDEN}::test_augmentations_are_those_of_the_first_version",),
     ),
     Slip(

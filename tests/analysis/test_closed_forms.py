@@ -10,10 +10,9 @@ from athe_tf.analysis import AnalysisOptions
 from athe_tf.analysis.class_bias import ClassBias
 from athe_tf.analysis.decision_map import _widest_place
 from athe_tf.analysis.gradient_scattering import _cosines
-from athe_tf.analysis.hessian import top_eigenpairs
 from athe_tf.analysis.perturbations import Perturbations
 from athe_tf.analysis.subject import Subject
-from athe_tf.analysis.weights import WeightLoss
+from athe_tf.analysis.weights import WeightLoss, top_eigenpairs
 from athe_tf.models.features import find_head
 from tests.linear_case import gray_images, linear_model, predictions
 from tests.small_runs import tiny_batch, tiny_net

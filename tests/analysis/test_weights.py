@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import athe_tf
-from athe_tf.analysis.hessian import top_eigenpairs
-from athe_tf.analysis.weights import WeightLoss
+from athe_tf.analysis.weights import WeightLoss, top_eigenpairs
 from tests.small_runs import tiny_batch, tiny_net
 
 

@@ -20,13 +20,7 @@ class Draws:
     """Random numbers for a batch of images under one corruption, a new sequence with each call.
 
     Every method returns `[N, *shape]`, where row n depends on (seed, corruption, severity, ids[n]) and on
-    the number of earlier calls, but on no other image.
-
-    Args:
-        seed: An integer.
-        name: The corruption.
-        severity: 1 to 5.
-        ids: `[N]` integers.
+    the number of earlier calls, but on no other image. `corrupt` describes the arguments.
     """
 
     def __init__(self, seed: int, name: str, severity: int, ids):

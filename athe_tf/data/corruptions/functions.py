@@ -12,6 +12,7 @@ from scipy import ndimage, special
 
 from athe_tf.data.corruptions.resampling import along_sides, correlate, gaussian, line_blur, sample, zoom
 from athe_tf.data.corruptions.textures import plasma, power_of_two, textures
+from athe_tf.data.images import as_float
 from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import to_levels
 
@@ -112,7 +113,7 @@ def scatter(origin, moves, size, reach) -> None:
     inner = (np.arange(reach + 1, side - reach + 1) for side in size)
     rows, columns = (place.ravel() for place in np.meshgrid(*inner, indexing="ij"))
     # Pixels of one wave are 2 * reach columns apart or more, row after row: they do not share
-    # neighbors, so the result is that of processing pixels one by one.
+    # neighbors, so the result is the same as for one pixel after another.
     wave = 2 * reach * (height - rows) + (width - columns)
     order = np.argsort(wave, kind="stable")
     which = np.arange(len(origin))[:, np.newaxis]
@@ -188,7 +189,7 @@ def fog(images, constants, draws):
 
 
 def brightness(images, amount, draws):
-    """Adds to the value of each pixel in HSV space, with its hue and saturation as they are."""
+    """Adds to the value of each pixel in HSV space, and keeps its hue and saturation."""
     value = images.max(axis=-1, keepdims=True)
     brighter = np.minimum(value + np.float32(amount), 1)
     # Hue and saturation are ratios of the channels, so one factor for all of them keeps both; black is gray.
@@ -287,7 +288,7 @@ def jpeg_compression(images, quality, _):
         tf.io.decode_jpeg(tf.io.encode_jpeg(image, quality=quality), dct_method="INTEGER_ACCURATE").numpy()
         for image in to_levels(images)
     ]
-    return np.stack(decoded).astype(np.float32) / np.float32(255)
+    return as_float(np.stack(decoded))
 
 
 def elastic_transform(images, constants, draws):

@@ -40,16 +40,10 @@ def correlate(images, kernel):
 
 
 def line_blur(images, radius: int, sigma: float, degrees):
-    """Blurs each image along a line of its own, as a shaken camera does.
+    """Blurs each image along a line in its own direction of `degrees`, `[N]`, as a shaken camera does.
 
     The weights are half of a Gaussian over `2 * radius + 1` pixels that begin at the pixel itself, and the
     pixels of the line are rounded to whole ones: ImageMagick's motion blur, which the published images used.
-
-    Args:
-        images: The batch.
-        radius: Of the line, in pixels.
-        sigma: Of the Gaussian.
-        degrees: `[N]`, the direction in each image.
     """
     height, width = images.shape[1:3]
     reach = 2 * radius
@@ -72,11 +66,7 @@ def line_blur(images, radius: int, sigma: float, degrees):
 def sample(images, rows, columns, border: str):
     """The images at places between pixels, by bilinear interpolation.
 
-    Args:
-        images: The batch.
-        rows: `[N, H, W]`, the vertical coordinate for each new pixel.
-        columns: `[N, H, W]`, the horizontal one.
-        border: Outside of the images; see above.
+    `rows` and `columns` are `[N, H, W]`, the coordinates of each new pixel.
     """
     result = np.empty_like(images)
     for new, image, *places in zip(result, images, rows, columns, strict=True):

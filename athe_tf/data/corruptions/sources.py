@@ -43,6 +43,10 @@ _PROTOCOLS = {
 class Source:
     """Corrupted images.
 
+    `open_source` describes the arguments of subclasses. `count` is the number of images of each corruption
+    and severity to use, `None` for all; `image_size` is the side of the images that the model takes, `None`
+    for the source's own.
+
     Attributes:
         generated: Whether the images are generated here, so that they differ from those of published tables.
         protocol: A description of the images and how they are given to the model.
@@ -66,13 +70,7 @@ class Source:
 
 
 class Generated(Source):
-    """Images corrupted here, as they are needed.
-
-    Args:
-        images: `[N, H, W, C]`, uint8 or float in [0, 1].
-        labels: `[N]`.
-        seed: Of the corruptions.
-    """
+    """Images corrupted here, when they are needed."""
 
     generated = True
 
@@ -95,10 +93,6 @@ class Folder(Source):
     """The published files of CIFAR-10-C and CIFAR-100-C: `fog.npy` and its neighbors, and `labels.npy`.
 
     Each file holds the test set five times, severity by severity: 50,000 images for 10,000.
-
-    Args:
-        folder: Where they are.
-        count: Number of images of each severity to use; `None` for all.
     """
 
     protocol = "the published files, as they are"
@@ -155,15 +149,8 @@ _IMAGENET_CLASSES = 1000
 class JpegFolders(Source):
     """Folders of image files, `PATH/CORRUPTION/SEVERITY/CLASS/*.JPEG`.
 
-    The folders of the corruptions may lie in those of the archives that they come from: `blur`, `digital`,
+    The folders of the corruptions may lie in the folders of their archives: `blur`, `digital`,
     `noise`, `weather`, `extra`. The folders of the classes, in alphabetical order, are the labels.
-
-    Args:
-        folder: Where they are.
-        count: Number of images of each corruption and severity to use, the same in all; `None` for all.
-        image_size: Side of the images that the model takes; `None` for that of the files.
-        resize_size: Resize the images to this before the crop of `image_size`, as the released code of the
-            HE paper does with 256. Defaults to `None`: as they are.
     """
 
     def __init__(self, folder, count: int | None = None, image_size=None, resize_size=None):
@@ -226,14 +213,7 @@ def _first_place(folder: pathlib.Path) -> Any:
 
 
 class Published(Source):
-    """`cifar10_corrupted` or `imagenet2012_corrupted` of TensorFlow Datasets.
-
-    Args:
-        name: One of the two.
-        data_dir: Where TensorFlow Datasets keeps its data.
-        count: Number of images of each corruption and severity to use; `None` for all.
-        image_size: Side of the images that the model takes; `None` for the set's own.
-    """
+    """`cifar10_corrupted` or `imagenet2012_corrupted` of TensorFlow Datasets."""
 
     def __init__(self, name: str, data_dir=None, count: int | None = None, image_size: int | None = None):
         check(
@@ -280,8 +260,8 @@ def open_source(
         labels: The labels of `images`.
         seed: The seed of generated corruptions. Defaults to 0.
         data_dir: Where TensorFlow Datasets keeps its data.
-        resize_size: For folders of ImageNet-C: resize the images to this before the crop. Defaults to `None`:
-            as they are.
+        resize_size: For folders of ImageNet-C: resize the images to this before the crop, as the released
+            code of the HE paper does with 256. Defaults to `None`: no resizing.
     """
     check(
         isinstance(source, str),

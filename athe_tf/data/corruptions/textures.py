@@ -68,14 +68,11 @@ def _standard(fields):
 def plasma(draws, side: int, decay: float):
     """Fractal fields `[N, side, side]` from 0 to 1 that continue at their opposite edges.
 
+    `side` is a power of two, at least 2; the larger `decay`, the smoother the field.
+
     Points are filled in from coarse to fine: each is the mean of its four neighbors plus noise. From one
     level to the next the noise shrinks by the *square* of `decay`, as in the script behind the published
     images.
-
-    Args:
-        draws: Random numbers.
-        side: A power of two, at least 2.
-        decay: The larger, the smoother.
     """
     field = np.zeros([draws.count, side, side])
     step, amplitude = side, 1.0
