@@ -20,6 +20,7 @@ from athe_tf.evaluation.state_folder import MergedState, StateFolder
 from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.results.notices import Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
@@ -115,7 +116,8 @@ def evaluate(
     runner = AttackRunner(inputs, state, options.progress, options.max_passes, shard or WHOLE)
     _run_attacks(result, runner, plan, options.finished)
     if shard is not None:
-        return result.of_images(shard.rows(len(images)), SHARD.format(shard=shard))
+        warning = Notice(SHARD.format(shard=shard), id="single-shard")
+        return result.of_images(shard.rows(len(images)), warning)
     if chosen.transfer:
         crafted_by = make_plan(chosen.transfer, **threat)
         result.transfer = measures.measure_transfer(inputs, result.model, substitutes, crafted_by)

@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from athe_tf.results.json_files import check_schema, check_version
+from athe_tf.results.notices import UNNAMED
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import json_schema, option
 
 #: The version of `evaluation.json` that is written.
 FORMAT = 3
 AGAIN = "Run the evaluation again."
-# The id of warnings of older formats, which have none.
-UNNAMED = "unnamed"
 #: Packages that can repeat our attacks with independent code.
 PEERS = ("art", "cleverhans", "foolbox")
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.results import file_format
-from athe_tf.results.file_format import FORMAT, UNNAMED
+from athe_tf.results.file_format import FORMAT
 from athe_tf.results.intervals import interval_of, per_class
 from athe_tf.results.json_files import read_json
+from athe_tf.results.notices import UNNAMED, Notice
 from athe_tf.results.pictures import EXAMPLES, read_examples
 from athe_tf.results.text_table import text_table
 from athe_tf.utils.digests import file_digest
@@ -44,28 +45,6 @@ class derived(functools.cached_property[T]):
 
         def __get__(self, instance, owner=None):
             return self if instance is None else self.func(instance)
-
-
-class Notice(str):
-    """A warning: a text with an id that stays the same when the text changes.
-
-    Example:
-
-    >>> warning = Notice("The gradients of 3 images are zero.", id="zero-gradients")
-    >>> warning.id, warning.endswith("zero.")
-    ('zero-gradients', True)
-
-    Args:
-        text: What a reader should know.
-        id: A short name for programs.
-    """
-
-    id: str
-
-    def __new__(cls, text: str, id: str = UNNAMED):
-        notice = super().__new__(cls, text)
-        notice.id = id
-        return notice
 
 
 @dataclasses.dataclass

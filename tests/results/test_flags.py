@@ -161,17 +161,17 @@ def test_each_line_of_the_table_has_its_own_accuracy_and_interval():
     ]
     table = str(result("1" * 90 + "0" * 10, *attacks))
     # Wilson's intervals of 90, 60 and 35 of 100, of 25 of 50, and of 0 of 100.
-    assert line_of(table, "clean")[1:] == ["90.00", "%", "82.6", "to", "94.5"]
+    assert line_of(table, "clean")[1:] == ["90.00%", "82.6", "to", "94.5"]
     fgsm = line_of(table, "fgsm")
-    assert fgsm[1:6] == ["60.00", "%", "50.2", "to", "69.1"]
-    assert " ".join(fgsm[6:]) == "2.0 s, 3 + 1 passes per image"
+    assert fgsm[1:5] == ["60.00%", "50.2", "to", "69.1"]
+    assert " ".join(fgsm[5:]) == "2.0 s, 3 + 1 passes per image"
     pgd = line_of(table, "pgd-20")
-    assert pgd[1:6] == ["50.00", "%", "36.6", "to", "63.4"]
-    assert " ".join(pgd[8:]) == "22 + 20 passes per image, first 50 images"
-    assert line_of(table, "larger")[1:6] == ["0.00", "%", "0.0", "to", "3.7"]
+    assert pgd[1:5] == ["50.00%", "36.6", "to", "63.4"]
+    assert " ".join(pgd[7:]) == "22 + 20 passes per image, first 50 images"
+    assert line_of(table, "larger")[1:5] == ["0.00%", "0.0", "to", "3.7"]
     assert "another threat model: not in the worst case" in table
     assert " ".join(line_of(table, "never")[1:]) == "- not run: no gradients"
-    assert line_of(table, "worst case")[2:7] == ["35.00", "%", "26.4", "to", "44.7"]
+    assert line_of(table, "worst case")[2:6] == ["35.00%", "26.4", "to", "44.7"]
 
 
 def test_numbers_that_json_lacks_become_null_and_others_stay():

@@ -12,7 +12,8 @@ import pytest
 
 import athe_tf
 from athe_tf.results.file_format import FORMAT, checked, evaluation_schema
-from athe_tf.results.result import AttackOutcome, Notice, Result
+from athe_tf.results.notices import Notice
+from athe_tf.results.result import AttackOutcome, Result
 from tests.report_case import full_evaluation, small_evaluation
 
 ROOT = pathlib.Path(__file__).parents[2]
