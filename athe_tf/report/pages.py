@@ -1,6 +1,6 @@
 """The pages of one evaluation, and of several side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from athe_tf.drawing import markup
 from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
@@ -123,15 +123,9 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def overlap(one: Cell, other: Cell) -> bool:
-    """Whether two cells overlap: intervals of single evaluations, deviations of several seeds."""
-    lows, highs = zip(_bounds(one), _bounds(other), strict=True)
+    """Whether the bounds of two cells overlap."""
+    lows, highs = zip(one.bounds, other.bounds, strict=True)
     return max(lows) <= min(highs)
-
-
-def _bounds(cell: Cell) -> Sequence[float]:
-    if cell.deviation is not None:
-        return cell.mean - cell.deviation, cell.mean + cell.deviation
-    return cell.interval or (cell.mean, cell.mean)
 
 
 def accuracy(comparison: Comparison) -> Section:
@@ -161,17 +155,10 @@ def bars(comparison: Comparison) -> Section:
     charts = []
     for series, column in ((4, CLEAN), (1, WORST)):
         found = [(row.label, row.cell(column)) for row in comparison.rows]
-        drawn = [Bar(label, cell.mean, _shown_bounds(cell), series) for label, cell in found if cell]
+        drawn = [Bar(label, cell.mean, cell.bounds, series) for label, cell in found if cell]
         if drawn:
             charts.append(figure(bar_chart(drawn, column), f"{column.capitalize()} accuracy."))
     return Section("Clean and worst case", "bars", side_by_side(*charts))
-
-
-def _shown_bounds(cell: Cell) -> Sequence[float] | None:
-    if cell.deviation is None:
-        return cell.interval
-    low, high = _bounds(cell)
-    return max(0.0, low), min(1.0, high)
 
 
 def curves(comparison: Comparison) -> Section | None:

@@ -52,14 +52,7 @@ def schema(name: str) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class SavedAnalysis:
-    """An analysis with its pictures.
-
-    Attributes:
-        name: Of the analysis.
-        summary: What it shows, in a few words.
-        caption: What to see in the pictures, with numbers and settings.
-        pictures: The content of PNG files.
-    """
+    """An analysis: what it shows in a few words, what to see in its pictures, and these as PNG files."""
 
     name: str
     summary: str

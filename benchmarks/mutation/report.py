@@ -221,8 +221,8 @@ SLIPS = (
     Slip(
         "P35",
         "athe_tf/report/comparison.py",
-        'if key not in ("epsilon", "norm"))',
-        ")",
+        'if key not in ("epsilon", "norm")]',
+        "]",
         (f"{COMPARISON}::test_another_radius_is_said_once",),
     ),
     Slip(
