@@ -126,14 +126,7 @@ def _kind_of(outputs: np.ndarray) -> str:
 
 
 def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDiagnosis:
-    """Tests a model from outside: a few forward passes of at most 200 images.
-
-    Args:
-        victim: The model.
-        images: Clean images; the first ones are tested.
-        labels: Their labels.
-        clean: What the model predicts for them.
-    """
+    """Tests a model from outside: a few forward passes of the first 200 images."""
     x, y = images[:IMAGES], labels[:IMAGES]
     accuracy = float(clean.correct[:IMAGES].mean())
     outputs, known = clean.logits, labels[: len(clean.logits)]

@@ -345,29 +345,24 @@ CHECKS = {
 
 
 def run_checks(probe: SanityProbe, progress=None) -> tuple[list[Check], dict]:
-    """Runs all checks, and returns them with their cost.
-
-    Args:
-        probe: The model.
-        progress: Called with (checks done, number of checks).
-    """
+    """Runs all checks, and returns them with their cost; tells `progress` the numbers (done, in total)."""
     began = time.perf_counter()
     checks = []
     for done, (name, function) in enumerate(CHECKS.items()):
         if progress is not None:
             progress(done, len(CHECKS))
-        checks.append(_run_check(name, function, probe))
+        checks.append(dataclasses.replace(_run_check(function, probe), name=name))
     cost = {"images": len(probe.rows), "queries": probe.queries, "gradients": probe.gradients}
     return checks, cost | {"seconds": round(time.perf_counter() - began, 2)}
 
 
-def _run_check(name: str, function, probe: SanityProbe) -> Check:
+def _run_check(function, probe: SanityProbe) -> Check:
     if not len(probe.rows):
-        return Check(NOT_RUN, "No image is classified correctly, so there is nothing to attack.", name=name)
+        return Check(NOT_RUN, "No image is classified correctly, so there is nothing to attack.")
     try:
-        return dataclasses.replace(function(probe), name=name)
+        return function(probe)
     except InputError as error:
         if isinstance(error, NoGradients) and not probe.inputs.victim.differentiable:
-            return Check(NOT_RUN, WITHOUT_GRADIENTS, name=name)
+            return Check(NOT_RUN, WITHOUT_GRADIENTS)
         reason = str(error)
-        return Check(NOT_RUN, reason[:1].upper() + reason[1:], name=name)
+        return Check(NOT_RUN, reason[:1].upper() + reason[1:])

@@ -317,11 +317,9 @@ def _object(hint: Any, parts: dict[str, dict]) -> dict:
 
 
 def checked(data: Any, place: str) -> tuple[EvaluationFile, int]:
-    """An evaluation in the latest format, and the format that it had; `InputError` unless it is one.
+    """The content of a file of any format in the latest one, and the format that it had.
 
-    Args:
-        data: The content of a file, of any format that was ever written.
-        place: The file, for the message.
+    Raises `InputError`, which names the `place`, unless it is an evaluation.
     """
     version = check_version(data, place, FORMAT, f"Or else: {AGAIN}")
     latest = upgraded(data)

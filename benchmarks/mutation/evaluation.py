@@ -267,7 +267,7 @@ SLIPS = (
         "E50",
         f"{HERE}/evaluator.py",
         "planned.copied(same)",
-        "runner.run(planned, number, len(plan))",
+        "runner.run(planned, tell)",
         (f"{PROTOCOLS}::test_adaptive_attacks_of_a_paper_are_copied_at_no_cost",),
     ),
     Slip(
@@ -277,7 +277,7 @@ SLIPS = (
         "start + self.inputs.batch_size",
         ("tests/evaluation/test_verify.py::test_the_first_thousand_images_are_attacked_and_no_more",),
     ),
-    Slip("E52", f"{HERE}/attack_run.py", "min(planned.limit, count)", "count", PARTS),
+    Slip("E52", f"{HERE}/attack_run.py", "min(planned.spec.limit, count)", "count", PARTS),
     Slip(
         "E53",
         "athe_tf/evaluation/state_folder.py",
