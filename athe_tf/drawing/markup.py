@@ -46,12 +46,7 @@ def tag(name: str, /, *children, **attributes) -> Markup:
 def table(head, rows, *, caption: str, numeric_from: int = 1, row_classes=()) -> Markup:
     """A table that scrolls sideways in its own box; its first column contains row headers.
 
-    Args:
-        head: Titles of the columns.
-        rows: Cells, each a text or `Markup`.
-        caption: What the table shows; displayed above it.
-        numeric_from: The first column that is aligned as numbers. Defaults to 1.
-        row_classes: A CSS class per row, or `None`.
+    Columns from `numeric_from` on are aligned as numbers; `row_classes` has a CSS class or `None` per row.
     """
     kinds = [None if column < numeric_from else "number" for column in range(len(head))]
     header = [tag("th", title, scope="col", class_=kind) for title, kind in zip(head, kinds, strict=True)]

@@ -59,7 +59,7 @@ class PlannedAttack:
             self.not_run = str(error)
 
     def copied(self, same: AttackOutcome) -> AttackOutcome:
-        """The outcome of this attack, from that of an attack that provably finds the same."""
+        """The outcome of this attack, copied from an attack that provably finds the same."""
         if self.attack is None or self.not_run is not None or same.robust is None:
             return AttackOutcome(self.label, None, not_run=self.not_run or same.not_run)
         return dataclasses.replace(

@@ -62,7 +62,7 @@ def evaluate_corruptions(
         seed: Seed of generated corruptions. Defaults to 0.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
         resize_size: For folders of ImageNet-C: resize the images to this before the crop of the model's size,
-            as the released code of the HE paper does with 256. Defaults to `None`: as they are.
+            as the released code of the HE paper does with 256. Defaults to `None`: unchanged.
         journal: Keeps what is measured, so that an interrupted run resumes from there.
         progress: Called after every batch with `(cell, images done, images in total, correct, seen)`: a cell
             such as `"fog 3"`, and how many of the images seen in it were classified correctly.

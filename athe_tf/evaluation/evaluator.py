@@ -157,7 +157,7 @@ def _margin_of(victim: Victim, options: EvaluationOptions) -> float:
 
 
 def _open_substitutes(protocol: Protocol, options: EvaluationOptions, name: str) -> dict[str, Victim]:
-    """The other models by name; `name` is that of the model itself."""
+    """The other models by name; `name` is the name of the model itself."""
     check(
         len(options.substitutes) > 0 or not protocol.transfer,
         f"The protocol '{protocol.name}' needs other models to craft adversarial examples on. "

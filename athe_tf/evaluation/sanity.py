@@ -34,14 +34,7 @@ WITHOUT_GRADIENTS = "Not applicable: it needs gradients, and a file for another 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """The answer of one sanity check.
-
-    Attributes:
-        status: `"passed"`, `"failed"` or `"not run"`.
-        detail: A sentence.
-        numbers: The numbers in that sentence.
-        name: What must hold.
-    """
+    """The answer of one sanity check: a sentence and the numbers in it. `name` is what must hold."""
 
     status: str
     detail: str
@@ -57,10 +50,7 @@ def _attack(name: str, **settings) -> functools.cached_property[AttackResult]:
 class SanityProbe:
     """A model under a few cheap attacks, each run when it is first needed.
 
-    Args:
-        inputs: The model, its images and the threat model.
-        outcomes: What the attacks of the evaluation found.
-        verify: What independent code found.
+    `outcomes` and `verify` are what the attacks of the evaluation and independent code found.
     """
 
     def __init__(self, inputs: EvaluationInputs, outcomes: list[AttackOutcome], verify=()):

@@ -27,8 +27,8 @@ from athe_tf.utils.errors import InputError, check, first_line
 
 # Letters of a label in the name of its file; the digest after them makes it unique.
 _LETTERS = 60
-# The arrays with the adversarial examples that are left at 8 bits, with the wall-clock time of an attack, and
-# with the reason why it could not be run; the prefix of those of adversarial examples.
+# Names of arrays: which adversarial examples are left at 8 bits, the wall-clock time of an attack, and the
+# reason why it could not be run; and the prefix for arrays of adversarial examples.
 EIGHT_BIT, SECONDS, NOT_RUN, EXAMPLE = "eight_bit", "wall_seconds", "not_run", "example "
 
 
@@ -185,7 +185,7 @@ def merged(parts: Sequence[dict[str, np.ndarray]], rows: Sequence[np.ndarray]) -
     missed = next((part for part in parts if NOT_RUN in part), None)
     if missed is not None:  # in another shard, perhaps, no image had to be attacked
         return missed
-    # Of the first adversarial examples of each shard, the first ones of the whole set.
+    # Each shard has its first adversarial examples; these are the first of the whole set.
     first = np.argsort(np.concatenate([part[EXAMPLE + "index"] for part in parts]))[:MAX_EXAMPLES]
     whole = {}
     for name in parts[0]:

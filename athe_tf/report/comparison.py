@@ -25,12 +25,7 @@ MEASURED_BY = {
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """The accuracy of a model under an attack: one value per seed.
-
-    Attributes:
-        values: Shares of 1.
-        interval: The 95% interval of a single value, or `None`.
-    """
+    """The accuracy of a model under an attack: a share of 1 per seed, and the interval of a single one."""
 
     values: tuple[float, ...]
     interval: Sequence[float] | None = None

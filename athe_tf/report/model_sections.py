@@ -187,7 +187,7 @@ def calibration(evaluation: SavedEvaluation) -> list[Markup]:
 
 
 def analyses(evaluation: SavedEvaluation) -> list[Markup]:
-    """Analyses of the model: why it is as robust as it is."""
+    """Analyses of the model, which explain its robustness."""
     figures = []
     for one in evaluation.analyses:
         caption = tag("figcaption", tag("b", one.name), f": {one.summary}")

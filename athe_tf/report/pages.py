@@ -42,7 +42,7 @@ def render(evaluation, examples: dict | None = None) -> str:
     Args:
         evaluation: A `Result` of `athe_tf.evaluate`, the dictionary of an `evaluation.json`, or what
             `read_evaluation` returns.
-        examples: Arrays of adversarial examples, as in `examples.npz`. Defaults to those of the evaluation.
+        examples: Arrays of adversarial examples, as in `examples.npz`. Defaults to the evaluation's.
     """
     saved = as_saved(evaluation, examples)
     title = f"{saved.result.model} on {saved.result.dataset}"
@@ -164,7 +164,7 @@ def bars(comparison: Comparison) -> list[Markup]:
 
 
 def curves(comparison: Comparison) -> list[Markup]:
-    """Accuracy over epsilon of all models that have such a curve; for several seeds, that of the first."""
+    """Accuracy over epsilon of all models that have such a curve; for several seeds, the first."""
     found = [(row, row.evaluations[0].result) for row in comparison.rows]
     drawn = [
         (row.label, sorted(result.curve, key=lambda point: point["epsilon"]), result.norm)

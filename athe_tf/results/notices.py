@@ -13,7 +13,7 @@ WARNINGS = {
     "probabilities": "The outputs look like probabilities, and attacks expect logits.",
     "randomized-model": "The logits change from pass to pass, so an image may survive by luck.",
     "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
-    "single-shard": "The numbers are those of one shard of the images.",
+    "single-shard": "The numbers cover only one shard of the images.",
 }
 
 

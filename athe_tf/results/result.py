@@ -427,7 +427,7 @@ class Result:
         return survive
 
     def epsilon_of(self, attack: AttackOutcome) -> float:
-        """The radius of an attack, by default that of the evaluation."""
+        """The radius of an attack, by default the evaluation's."""
         return self.epsilon if attack.epsilon is None else attack.epsilon
 
     def at_headline(self, attack: AttackOutcome) -> bool:
@@ -584,7 +584,7 @@ class Result:
                 with replacing(examples) as temporary, open(temporary, "wb") as file:
                     np.savez_compressed(file, **dict[str, Any](self.pictures))
             else:
-                examples.unlink(missing_ok=True)  # those of an earlier evaluation
+                examples.unlink(missing_ok=True)  # from an earlier evaluation
         except OSError as error:
             raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
         return path
