@@ -19,7 +19,7 @@ from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
 from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFolder
 from athe_tf.jobs.shard import WHOLE, Shard
-from athe_tf.results.result import AttackOutcome
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from athe_tf.evaluation.protocols import PROTOCOLS
 from athe_tf.jobs.shard import Shard
+from athe_tf.results.attack_outcome import AttackOutcome as AttackOutcome  # public here, without TensorFlow
 from athe_tf.results.file_format import PEERS, LessCommonOptions
-from athe_tf.results.result import AttackOutcome as AttackOutcome  # public here, without TensorFlow
 from athe_tf.results.result import Result as Result
 from athe_tf.utils.choices import NORMS, parse_logit_scale
 from athe_tf.utils.errors import check

@@ -21,7 +21,7 @@ from athe_tf import attacks
 from athe_tf.attacks.engine.model_checks import SATURATED_MARGIN
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.results.result import AttackOutcome
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 
 # Attacks that should be ordered may differ by this much and still count as equal: they are not exact.

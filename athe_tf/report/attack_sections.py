@@ -12,8 +12,9 @@ from athe_tf.drawing.markup import Markup, details, join, notes, shaded, side_by
 from athe_tf.drawing.plot import Axis, number_axis, share_axis
 from athe_tf.report.format import count, decimal, interval_text, percent, points, sentence
 from athe_tf.report.reading import SavedEvaluation
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.results.file_format import Corruptions, CurvePoint
-from athe_tf.results.result import AttackOutcome, Result
+from athe_tf.results.result import Result
 from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence
 from athe_tf.utils.number_format import format_duration, format_number
 

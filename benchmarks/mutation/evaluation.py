@@ -42,21 +42,21 @@ SLIPS = (
     Slip("E8", "athe_tf/results/result.py", "if len(radii) < 2:", "if len(radii) < 1:", RESULT),
     Slip(
         "E9",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "~self.robust & (self.norms > 0) &",
         "~self.robust & (self.norms >= 0) &",
         RESULT,
     ),
     Slip(
         "E10",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "self.robust | (self.found & ~self.eight_bit)",
         "self.robust | ~self.eight_bit",
         RESULT,
     ),
     Slip(
         "E11",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "np.median(self.norms[self.found])",
         "np.median(self.norms)",
         RESULT,
@@ -91,7 +91,7 @@ SLIPS = (
     ),
     Slip(
         "E17",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "return self.queries / count, self.gradients / count",
         "return self.queries / (count + 1), self.gradients / (count + 1)",
         RESULT,
