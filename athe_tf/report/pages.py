@@ -155,7 +155,7 @@ def _cell(comparison: Comparison, row: Row, column: str) -> Markup:
 def bars(comparison: Comparison) -> list[Markup]:
     """Clean and worst-case accuracy of every model."""
     charts = []
-    for series, column in ((4, CLEAN), (1, WORST)):
+    for series, column in ((attack_sections.CLEAN, CLEAN), (attack_sections.WORST, WORST)):
         found = [(row.label, row.cell(column)) for row in comparison.rows]
         drawn = [Bar(label, cell.mean, cell.bounds, series) for label, cell in found if cell]
         if drawn:
