@@ -33,14 +33,7 @@ class Bar:
 
 
 def figure(chart: Markup, caption: str, legend: Sequence[str] = (), boxes: Sequence[int] = ()) -> Markup:
-    """A chart with its caption and legend.
-
-    Args:
-        chart: The drawing.
-        caption: The text below it.
-        legend: Names of the series, in the order of their lines.
-        boxes: The colors of the series, if they are bars.
-    """
+    """A chart with its caption, and the names of its series; `boxes` are their colors, if they are bars."""
     parts = [chart]
     if len(legend) > 1:
         samples = [swatch(series, line=False) for series in boxes] or map(swatch, range(len(legend)))
@@ -112,14 +105,7 @@ def _bar(bar: Bar, top: float, row: float, left: float, scale: float):
 
 
 def column_chart(labels: Sequence[str], groups: Sequence[tuple], title: str, x_title: str) -> Markup:
-    """Vertical bars, grouped by label.
-
-    Args:
-        labels: Labels of the groups.
-        groups: `(name, series, shares)`, with `None` for no bar.
-        title: What the chart shows, for screen readers.
-        x_title: Title of the horizontal axis.
-    """
+    """Vertical bars at each label, one of every group `(name, series, shares)`; `None` is no bar."""
     ticks = [(position + 0.5, label) for position, label in enumerate(labels)]
     plot = Plot(Axis(0, len(labels), ticks, x_title), share_axis(""), title)
     width = 0.8 / len(groups)

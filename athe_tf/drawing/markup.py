@@ -6,7 +6,8 @@ because only `tag` returns `Markup`.
 
 import html
 import importlib.resources
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from athe_tf.version import __version__
 
@@ -45,12 +46,7 @@ def tag(name: str, /, *children, **attributes) -> Markup:
 def table(head, rows, *, caption: str, numeric_from: int = 1, row_classes=()) -> Markup:
     """A table that scrolls sideways in its own box; its first column contains row headers.
 
-    Args:
-        head: Titles of the columns.
-        rows: Cells, each a text or `Markup`.
-        caption: What the table shows; displayed above it.
-        numeric_from: The first column that is aligned as numbers. Defaults to 1.
-        row_classes: A CSS class per row, or `None`.
+    Columns from `numeric_from` on are aligned as numbers; `row_classes` has a CSS class or `None` per row.
     """
     kinds = [None if column < numeric_from else "number" for column in range(len(head))]
     header = [tag("th", title, scope="col", class_=kind) for title, kind in zip(head, kinds, strict=True)]
@@ -83,20 +79,19 @@ def details(summary: str, *children) -> Markup:
     return tag("details", tag("summary", summary), *children)
 
 
-class Section:
-    """A title, the anchor for links, and the content."""
-
-    def __init__(self, title: str, anchor: str, *content):
-        self.title, self.anchor = title, anchor
-        self.html = tag("section", tag("h2", title), *content, id=anchor)
+#: The sections of a page: the anchor for links, the title, and the function that makes the content.
+Sections = Mapping[str, tuple[str, Callable[[Any], Sequence[Markup]]]]
 
 
-def page(title: str, opening: Sequence[Markup], sections: Sequence[Section]) -> str:
-    """A complete HTML page that loads nothing from outside."""
-    links = [tag("li", tag("a", part.title, href=f"#{part.anchor}")) for part in sections]
+def page(title: str, opening: Sequence[Markup], sections: Sections, subject) -> str:
+    """A complete HTML page about a subject that loads nothing from outside; empty sections are left out."""
+    made = [(anchor, heading, content(subject)) for anchor, (heading, content) in sections.items()]
+    filled = [(anchor, heading, content) for anchor, heading, content in made if content]
+    links = [tag("li", tag("a", heading, href=f"#{anchor}")) for anchor, heading, _ in filled]
     contents = tag("nav", tag("ul", *links), aria_label="Contents")
+    body = [tag("section", tag("h2", heading), *content, id=anchor) for anchor, heading, content in filled]
     foot = tag("footer", f"Written by athe_tf {__version__}.")
-    parts = [tag("h1", title), *opening, contents, *(part.html for part in sections), foot]
+    parts = [tag("h1", title), *opening, contents, *body, foot]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

@@ -56,19 +56,12 @@ def _round_step(raw: float) -> float:
 
 
 class Plot:
-    """A drawing between two axes.
+    """A drawing between two axes; `title` says what it shows, for screen readers."""
 
-    Args:
-        x: The horizontal axis.
-        y: The vertical axis.
-        title: What the drawing shows, for screen readers.
-        height: Height of the drawing, whose width is 440.
-    """
+    left, right, top, bottom, height = 48, 22, 22, 44, 270
 
-    left, right, top, bottom = 48, 22, 22, 44
-
-    def __init__(self, x: Axis, y: Axis, title: str, height: int = 270):
-        self.x_axis, self.y_axis, self.title, self.height = x, y, title, height
+    def __init__(self, x: Axis, y: Axis, title: str):
+        self.x_axis, self.y_axis, self.title = x, y, title
         self.parts: list[Markup] = []
         self._draw_axes()
 

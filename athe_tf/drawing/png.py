@@ -24,13 +24,8 @@ def encode(image: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def data_uri(image: np.ndarray) -> str:
-    """An image as a data URI, for `<img src=...>`."""
-    return as_data_uri(encode(image))
-
-
-def as_data_uri(content: bytes) -> str:
-    """The content of a PNG file as a data URI."""
+def data_uri(content: bytes) -> str:
+    """The content of a PNG file as a data URI, for `<img src=...>`."""
     return "data:image/png;base64," + base64.b64encode(content).decode("ascii")
 
 

@@ -70,13 +70,7 @@ def still_adversarial(
 ) -> np.ndarray:
     """Whether each image has an adversarial example that is still one as PNG stores it: `[N]` flags.
 
-    Costs one forward pass per adversarial example.
-
-    Args:
-        result: What the attack found.
-        rows: The images of the result among those of the evaluation.
-        attack: The attack.
-        inputs: The model and the images.
+    Costs one forward pass per adversarial example. `rows` are the images of the result among the inputs.
     """
     flags = np.zeros(len(result.success), bool)
     found = result.found

@@ -16,11 +16,10 @@ from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.measures import head_of
-from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
 from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFolder
 from athe_tf.jobs.shard import WHOLE, Shard
-from athe_tf.results.result import AttackOutcome
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
 
@@ -31,28 +30,27 @@ class PlannedAttack:
 
     Attributes:
         label: Its name in the result; labels are unique.
-        attack: The attack.
-        limit: Attack only the first images, at most this many.
-        note: A remark in the result.
-        hypersphere: Whether it needs a hypersphere head.
-        equals: The label of an earlier attack that provably finds the same; its result is copied.
+        attack: The attack; `None` if it does not exist in the norm of the evaluation.
+        spec: What the protocol says about it, with the label that `equals` has at its radius.
         not_run: Why it will not be run.
     """
 
     label: str
     attack: Attack | None
-    limit: int | None = None
-    note: str | None = None
-    hypersphere: bool = False
-    equals: str | None = None
+    spec: AttackSpec
     not_run: str | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """The protocol's remark about the attack, if there is one."""
+        return [] if self.spec.note is None else [self.spec.note]
 
     def check(self, victim: Victim) -> None:
         """Finds out whether the attack can be run on a model, before hours are spent on others."""
         if self.attack is None:
             return
         try:
-            if self.hypersphere and head_of(victim) in ("linear", "ensemble", "unknown"):
+            if self.spec.hypersphere and head_of(victim) in ("linear", "ensemble", "unknown"):
                 raise NotApplicable(f"it needs a hypersphere head, and '{victim.name}' has none.")
             self.attack.check_victim(victim)
             for member in schedule_of(self.attack).members(victim):
@@ -61,12 +59,11 @@ class PlannedAttack:
             self.not_run = str(error)
 
     def copied(self, same: AttackOutcome) -> AttackOutcome:
-        """The outcome of this attack, from that of an attack that provably finds the same."""
+        """The outcome of this attack, copied from an attack that provably finds the same."""
         if self.attack is None or self.not_run is not None or same.robust is None:
             return AttackOutcome(self.label, None, not_run=self.not_run or same.not_run)
         return dataclasses.replace(
-            same, name=self.label, settings=self.attack.settings(),
-            remarks=[] if self.note is None else [self.note],
+            same, name=self.label, settings=self.attack.settings(), remarks=self.notes,
             seconds=0.0, queries=0, gradients=0, nonfinite=0, stages=[], examples={},
         )  # fmt: skip
 
@@ -95,16 +92,17 @@ def make_plan(
     plan = []
     for item in wanted:
         if isinstance(item, Attack):
-            plan.append(PlannedAttack(_at(item.name, item.threat.epsilon, epsilon), item))
+            label = _at(item.name, item.threat.epsilon, epsilon)
+            plan.append(PlannedAttack(label, item, AttackSpec(item.name)))
             continue
         spec = AttackSpec(item) if isinstance(item, str) else item
         if not isinstance(spec, AttackSpec):
             raise InputError(f"Expected the name of an attack or an Attack. Received: {item!r}.")
         for radius in [epsilon, *sorted(set(epsilons) - {epsilon})]:
             own = radius if spec.epsilon is None or published is None else spec.epsilon * radius / published
-            planned = _planned(spec, own, norm, published, margin, logit_scale)
+            here = dataclasses.replace(spec, equals=spec.equals and _at(spec.equals, own, epsilon))
+            planned = _planned(here, own, norm, published, margin, logit_scale)
             planned.label = _at(planned.label, own, epsilon)
-            planned.equals = planned.equals and _at(planned.equals, own, epsilon)
             plan.append(planned)
     for planned, label in zip(plan, _distinct([planned.label for planned in plan]), strict=True):
         planned.label = label
@@ -117,7 +115,7 @@ def _planned(
     attack_class = attack_names.ATTACKS.get(attack_names.parse_name(spec.attack)[0])
     label, norms = spec.label or spec.attack, attack_class.norms
     if norm not in norms:
-        return PlannedAttack(label, None, not_run=f"it exists in {', '.join(norms)} only, not in {norm}.")
+        return PlannedAttack(label, None, spec, f"it exists in {', '.join(norms)} only, not in {norm}.")
     settings = dict(spec.settings)
     if logit_scale != "model" and attack_class.depends_on_scale and "logit_scale" not in settings:
         settings["logit_scale"] = logit_scale
@@ -127,7 +125,7 @@ def _planned(
     if spec.hypersphere:
         settings["margin"] = margin
     attack = attack_names.get(spec.attack, epsilon=radius, norm=norm, **settings)
-    return PlannedAttack(label, attack, spec.limit, spec.note, spec.hypersphere, spec.equals)
+    return PlannedAttack(label, attack, spec)
 
 
 def _at(label: str, radius: float, epsilon: float) -> str:
@@ -148,16 +146,18 @@ class AttackRunner:
 
     inputs: EvaluationInputs
     state: StateFolder | MergedState | None = None
-    progress: Callable | None = None
     max_passes: int | None = None
     shard: Shard = WHOLE
 
-    def run(self, planned: PlannedAttack, number: int, attacks: int) -> AttackOutcome:
-        """What one attack found; if it cannot be run on this victim, the outcome says why."""
+    def run(self, planned: PlannedAttack, tell: Callable | None = None) -> AttackOutcome:
+        """What one attack found; if it cannot be run on this victim, the outcome says why.
+
+        `tell` is called after every batch with `(done, total, robust, examples)`.
+        """
         attack, count = planned.attack, len(self.inputs.images)
         if attack is None or planned.not_run is not None:
             return AttackOutcome(planned.label, None, not_run=planned.not_run)
-        limit = count if planned.limit is None else min(planned.limit, count)
+        limit = count if planned.spec.limit is None else min(planned.spec.limit, count)
         settings = attack.settings() | ({"images": limit} if limit < count else {})
         settings |= {} if self.max_passes is None else {"max_passes": self.max_passes}
         rows = self.shard.rows(limit)
@@ -165,7 +165,7 @@ class AttackRunner:
         if self.state is not None:
             finished = self.state.load(planned.label, settings, self._before(attack, rows))
         if finished is None:
-            finished = self._run(planned, limit, rows, (number, attacks))
+            finished = self._run(planned, limit, rows, tell)
             if isinstance(self.state, StateFolder):
                 self.state.save(planned.label, settings, finished)
         if finished.result is None:
@@ -181,7 +181,7 @@ class AttackRunner:
         add_stages(result, schedule_of(attack).members(victim), victim, self.max_passes)
         return result
 
-    def _run(self, planned: PlannedAttack, limit: int, rows: np.ndarray, position) -> FinishedAttack:
+    def _run(self, planned: PlannedAttack, limit: int, rows: np.ndarray, tell) -> FinishedAttack:
         assert planned.attack is not None
         began = time.perf_counter()
         try:
@@ -189,7 +189,7 @@ class AttackRunner:
                 planned.attack,
                 rows,
                 among=slice(limit),
-                progress=self._observer(planned.label, position, len(rows)),
+                progress=tell and (lambda *numbers: tell(*numbers, len(rows))),
                 state=self.state.unfinished(planned.label) if isinstance(self.state, StateFolder) else None,
                 max_passes=self.max_passes,
             )
@@ -229,16 +229,8 @@ class AttackRunner:
             in_ball=attack.in_ball,
             minimum_norm=isinstance(attack, MinimumNormAttack),
             stages=_accuracy_after_stages(result),
-            remarks=[*([] if planned.note is None else [planned.note]), *told],
+            remarks=[*planned.notes, *told],
             examples=finished.examples,
-        )
-
-    def _observer(self, label: str, position: tuple[int, int], examples: int):
-        if self.progress is None:
-            return None
-        tell, (number, attacks) = self.progress, position
-        return lambda done, total, robust: tell(
-            EvaluationProgress(label, number, attacks, done, total, robust, examples)
         )
 
 

@@ -14,6 +14,7 @@ from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
 from athe_tf.evaluation.inputs import read_images
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import AttackSpec
+from athe_tf.results.notices import Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 
@@ -23,9 +24,10 @@ ON_PARENT = ("apgd-ce", "apgd-t")
 ON_FILE = ("square-1000", "rays-1000")
 
 BY_PARENT = "follows the parent's gradients, whose passes are counted; an image counts if the file errs on it"
-WITHOUT_PARENT = (
+WITHOUT_PARENT = Notice(
     "The model is a file without gradients, and only attacks that need its outputs were run. They find fewer "
-    "adversarial examples than gradients do. Give the model that it was made of as the parent."
+    "adversarial examples than gradients do. Give the model that it was made of as the parent.",
+    id="no-parent",
 )
 
 
@@ -119,8 +121,9 @@ def _masking(accuracy: float | None, of_parent: float | None) -> list[str]:
     """A warning if the file seems more robust than the model that it was made of."""
     if accuracy is None or of_parent is None or accuracy <= of_parent:
         return []
-    return [
+    text = (
         f"The file seems more robust than its parent ({accuracy:.1%} against {of_parent:.1%}). This may be "
         "gradient masking: rounding hides gradients, and attacks without them are weaker. Quote the parent's "
         "number."
-    ]
+    )
+    return [Notice(text, id="masked-gradients")]

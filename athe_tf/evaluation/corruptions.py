@@ -1,7 +1,7 @@
 """Accuracy under common corruptions: 15 corruptions at 5 severities, and the means that papers quote."""
 
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -62,7 +62,7 @@ def evaluate_corruptions(
         seed: Seed of generated corruptions. Defaults to 0.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
         resize_size: For folders of ImageNet-C: resize the images to this before the crop of the model's size,
-            as the released code of the HE paper does with 256. Defaults to `None`: as they are.
+            as the released code of the HE paper does with 256. Defaults to `None`: unchanged.
         journal: Keeps what is measured, so that an interrupted run resumes from there.
         progress: Called after every batch with `(cell, images done, images in total, correct, seen)`: a cell
             such as `"fog 3"`, and how many of the images seen in it were classified correctly.
@@ -82,60 +82,53 @@ def evaluate_corruptions(
     levels = _severities(severities)
     opened = open_source(source, images, labels, seed=seed, data_dir=data_dir, resize_size=resize_size)
     opened.check(names, levels)
-    table = _Table(as_victim(model), opened, batch_size, len(names) * len(levels), journal, progress)
-    accuracy = {name: [table.cell(name, severity) for severity in levels] for name in names}
-    return _summary(accuracy, levels, source, opened, table.examples)
-
-
-class _Table:
-    """Measures cell after cell."""
-
-    def __init__(self, victim: Victim, source: Source, batch_size: int, cells: int, journal, progress):
-        self.victim, self.source, self.batch_size, self.cells = victim, source, batch_size, cells
-        self.journal, self.progress = journal, progress
-        # From a cell to `[correct, seen]`.
-        self.known: dict[str, np.ndarray] = {} if journal is None else _measured_before(journal)
-        self.done = self.examples = 0
-
-    def cell(self, name: str, severity: int) -> float:
-        """The accuracy in a cell; measured unless the journal knows it."""
+    victim, cells = as_victim(model), [(name, severity) for name in names for severity in levels]
+    # From a cell to `[correct, seen]`.
+    known = {} if journal is None else _measured_before(journal)
+    accuracy: dict[str, list[float]] = {name: [] for name in names}
+    examples = 0
+    for done, (name, severity) in enumerate(cells):
         label = f"{name} {severity}"
-        if label not in self.known:
-            self.known[label] = self._measure(name, severity, label)
-            if self.journal is not None:
-                self.journal.save(self.known)
-        correct, self.examples = self.known[label].tolist()
-        self.done += 1
-        return correct / self.examples
+        if label not in known:
+            for correct, seen in _counts(victim, opened, opened.batches(name, severity, batch_size)):
+                known[label] = np.array([correct, seen], np.int64)
+                if progress is not None:
+                    # All cells have one size, which is known after the first.
+                    size = max(examples, seen)
+                    progress(label, done * size + seen, len(cells) * size, correct, seen)
+            if journal is not None:
+                journal.save(known)
+        correct, examples = known[label].tolist()
+        accuracy[name].append(correct / examples)
+    return _summary(accuracy, levels, source, opened, examples)
 
-    def _measure(self, name, severity, label):
-        correct = seen = 0
-        for x, y in self.source.batches(name, severity, self.batch_size):
-            correct += int((~misclassified(self._logits(x, y), y)).numpy().sum())
-            seen += len(y)
-            if self.progress is not None:
-                # All cells have one size, which is known after the first.
-                size = max(self.examples, seen)
-                self.progress(label, self.done * size + seen, self.cells * size, correct, seen)
-        return np.array([correct, seen], np.int64)
 
-    def _logits(self, x, y):
-        try:
-            logits = self.victim.compiled_logits(tf.convert_to_tensor(x, tf.float32))
-        except (ValueError, tf.errors.InvalidArgumentError) as error:
-            raise InputError(
-                f"The model '{self.victim.name}' does not take images of shape {x.shape[1:]}: "
-                f"{first_line(error)}. Use corrupted images of the size that it takes."
-            ) from error
-        classes, expected = int(logits.shape[-1]), self.source.num_classes
-        remedy = f"Use corruptions of the data set that '{self.victim.name}' was trained on."
-        check(
-            expected in (None, classes),
-            f"The model '{self.victim.name}' has {classes} classes, and the corrupted images have "
-            f"{expected}. {remedy}",
-        )
-        check_classes(np.asarray(y), classes, remedy=remedy)
-        return logits
+def _counts(victim: Victim, source: Source, batches) -> Iterator[tuple[int, int]]:
+    """After every batch, how many images were classified correctly so far, and how many were seen."""
+    correct = seen = 0
+    for x, y in batches:
+        correct += int((~misclassified(_logits(victim, source, x, y), y)).numpy().sum())
+        seen += len(y)
+        yield correct, seen
+
+
+def _logits(victim: Victim, source: Source, x, y):
+    try:
+        logits = victim.compiled_logits(tf.convert_to_tensor(x, tf.float32))
+    except (ValueError, tf.errors.InvalidArgumentError) as error:
+        raise InputError(
+            f"The model '{victim.name}' does not take images of shape {x.shape[1:]}: "
+            f"{first_line(error)}. Use corrupted images of the size that it takes."
+        ) from error
+    classes, expected = int(logits.shape[-1]), source.num_classes
+    remedy = f"Use corruptions of the data set that '{victim.name}' was trained on."
+    check(
+        expected in (None, classes),
+        f"The model '{victim.name}' has {classes} classes, and the corrupted images have "
+        f"{expected}. {remedy}",
+    )
+    check_classes(np.asarray(y), classes, remedy=remedy)
+    return logits
 
 
 def _measured_before(journal: Journal) -> dict[str, np.ndarray]:

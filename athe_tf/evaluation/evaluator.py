@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from athe_tf.attacks.engine.victim import Victim
@@ -13,13 +13,14 @@ from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
 from athe_tf.evaluation.inputs import EvaluationInputs, read_images
 from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
-from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
+from athe_tf.evaluation.progress import ProgressDisplay, teller
 from athe_tf.evaluation.protocols import Protocol, get_protocol
 from athe_tf.evaluation.sanity import SanityProbe, run_checks
 from athe_tf.evaluation.state_folder import MergedState, StateFolder
 from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.results.notices import Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
@@ -112,10 +113,11 @@ def evaluate(
     shard = _shard(options, inputs)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder
-    runner = AttackRunner(inputs, state, options.progress, options.max_passes, shard or WHOLE)
-    _run_attacks(result, runner, plan, options.finished)
+    runner = AttackRunner(inputs, state, options.max_passes, shard or WHOLE)
+    _run_attacks(result, runner, plan, options)
     if shard is not None:
-        return result.of_images(shard.rows(len(images)), SHARD.format(shard=shard))
+        warning = Notice(SHARD.format(shard=shard), id="single-shard")
+        return result.of_images(shard.rows(len(images)), warning)
     if chosen.transfer:
         crafted_by = make_plan(chosen.transfer, **threat)
         result.transfer = measures.measure_transfer(inputs, result.model, substitutes, crafted_by)
@@ -155,7 +157,7 @@ def _margin_of(victim: Victim, options: EvaluationOptions) -> float:
 
 
 def _open_substitutes(protocol: Protocol, options: EvaluationOptions, name: str) -> dict[str, Victim]:
-    """The other models by name; `name` is that of the model itself."""
+    """The other models by name; `name` is the name of the model itself."""
     check(
         len(options.substitutes) > 0 or not protocol.transfer,
         f"The protocol '{protocol.name}' needs other models to craft adversarial examples on. "
@@ -196,13 +198,16 @@ def _shard(options: EvaluationOptions, inputs: EvaluationInputs) -> Shard | None
     return shard
 
 
-def _run_attacks(result: Result, runner: AttackRunner, plan: list[PlannedAttack], finished) -> None:
+def _run_attacks(
+    result: Result, runner: AttackRunner, plan: list[PlannedAttack], options: EvaluationOptions
+) -> None:
     for number, planned in enumerate(plan, start=1):
-        same = next((one for one in result.attacks if one.name == planned.equals), None)
-        outcome = runner.run(planned, number, len(plan)) if same is None else planned.copied(same)
+        same = next((one for one in result.attacks if one.name == planned.spec.equals), None)
+        tell = teller(options.progress, planned.label, number, len(plan))
+        outcome = runner.run(planned, tell) if same is None else planned.copied(same)
         result.attacks.append(outcome)
-        if finished is not None:
-            finished(outcome)
+        if options.finished is not None:
+            options.finished(outcome)
     result.pictures = choose_examples([outcome.examples for outcome in result.attacks if outcome.examples])
 
 
@@ -210,23 +215,18 @@ def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, f
     source, resize, data_dir = options.corruptions or "generated", options.corruption_resize, options.data_dir
     identity = source_identity(source, data_dir) | ({} if resize is None else {"resize": resize})
     journal = None if folder is None else folder.journal("corruptions", identity)
-    tell = _part_progress("corruptions", options.progress)
+    tell = teller(options.progress, "corruptions")
     common: dict[str, Any] = {"batch_size": inputs.batch_size, "seed": inputs.seed, "data_dir": data_dir}
     common |= {"source": source, "resize_size": resize, "journal": journal}
     common["progress"] = None if tell is None else lambda _, *numbers: tell(*numbers)
     return evaluate_corruptions(inputs.victim, inputs.images, inputs.labels, **common)
 
 
-def _part_progress(name: str, progress: Callable | None) -> Callable | None:
-    """A function of `(done, total, robust, examples)` for a part of an evaluation that is not an attack."""
-    return progress and (lambda *numbers: progress(EvaluationProgress(name, 0, 0, *numbers)))
-
-
 def _describe_model(result: Result, inputs: EvaluationInputs, checks: bool, progress) -> None:
     """Adds the sanity checks, and how the model behaves under attack."""
     attacked, correct = None, inputs.clean.correct
     if checks:
-        tell, counts = _part_progress("sanity checks", progress), (int(correct.sum()), len(correct))
+        tell, counts = teller(progress, "sanity checks"), (int(correct.sum()), len(correct))
         probe = SanityProbe(inputs, result.attacks, result.verify)
         found, cost = run_checks(probe, tell and (lambda *done: tell(*done, *counts)))
         result.checks = [dataclasses.asdict(one) for one in found]  # type: ignore[misc]

@@ -98,7 +98,7 @@ class EvaluationInputs:
             attack: The attack.
             rows: Which images.
             among: The set that they are a part of: what an attack draws from the set, and the cost of its
-                checks, are those of an attack on the whole set. Defaults to `None`: `rows` themselves.
+                checks, are the same as in an attack on the whole set. Defaults to `None`: `rows` themselves.
             **kwargs: Further arguments of `Attack.run`.
         """
         ids = np.arange(len(self.images))[rows]

@@ -130,14 +130,7 @@ def describe_angles(inputs: "EvaluationInputs", attacked: np.ndarray | None) -> 
 def measure_transfer(
     inputs: "EvaluationInputs", name: str, substitutes: dict[str, Victim], plan: list["PlannedAttack"]
 ) -> Transfer:
-    """`"transfer"` of `evaluation.json`: a row per source and attack, a column per model.
-
-    Args:
-        inputs: The model, its images and the threat model.
-        name: The name of the model.
-        substitutes: The other models by name.
-        plan: The attacks to craft adversarial examples with.
-    """
+    """`"transfer"` of `evaluation.json`: a row per source and attack, a column per model and substitute."""
     models = {name: inputs.victim, **substitutes}
     data = inputs.images, inputs.labels
     matrices = [

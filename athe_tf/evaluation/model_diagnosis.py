@@ -11,6 +11,7 @@ from athe_tf.attacks.engine.results import misclassified
 from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.measures import confidences
 from athe_tf.results.intervals import wilson_interval
+from athe_tf.results.notices import Notice
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.images_and_labels import check_classes
 
@@ -101,18 +102,20 @@ class ModelDiagnosis:
         """Everything unusual, in sentences."""
         warnings = list(self.scale_warnings)
         if not self.deterministic:
-            warnings.append(
+            text = (
                 "The model is randomized: its logits change from pass to pass (dropout or noise at "
                 "inference?). An image may survive an attack by luck, so accuracies are too high. Make the "
                 "model deterministic, or use autoattack-rand, which averages gradients."
             )
+            warnings.append(Notice(text, id="randomized-model"))
         if self.better_inputs is not None:
             how, accuracy = self.better_inputs
-            warnings.append(
+            text = (
                 "The model seems to expect other inputs than images in [0, 1]: its accuracy is "
                 f"{self.accuracy:.1%} on the images as they are, and {accuracy:.1%} when they are {how}. Put "
                 "the normalization inside the model: athe_tf.models does it for you."
             )
+            warnings.append(Notice(text, id="input-range"))
         return warnings
 
 
@@ -123,14 +126,7 @@ def _kind_of(outputs: np.ndarray) -> str:
 
 
 def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDiagnosis:
-    """Tests a model from outside: a few forward passes of at most 200 images.
-
-    Args:
-        victim: The model.
-        images: Clean images; the first ones are tested.
-        labels: Their labels.
-        clean: What the model predicts for them.
-    """
+    """Tests a model from outside: a few forward passes of the first 200 images."""
     x, y = images[:IMAGES], labels[:IMAGES]
     accuracy = float(clean.correct[:IMAGES].mean())
     outputs, known = clean.logits, labels[: len(clean.logits)]
@@ -189,8 +185,9 @@ def logarithms(victim: Victim) -> Victim:
     )
 
 
-LOGARITHMS = (
+LOGARITHMS = Notice(
     "The model outputs probabilities, and their logarithms were attacked. Where a probability has been "
     "rounded to 0 or 1, the softmax passes no gradient, so an image may survive for that reason alone. "
-    "Remove the softmax."
+    "Remove the softmax.",
+    id="log-probabilities",
 )

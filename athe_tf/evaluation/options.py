@@ -10,8 +10,8 @@ from typing import Any
 
 from athe_tf.evaluation.protocols import PROTOCOLS
 from athe_tf.jobs.shard import Shard
+from athe_tf.results.attack_outcome import AttackOutcome as AttackOutcome  # public here, without TensorFlow
 from athe_tf.results.file_format import PEERS, LessCommonOptions
-from athe_tf.results.result import AttackOutcome as AttackOutcome  # public here, without TensorFlow
 from athe_tf.results.result import Result as Result
 from athe_tf.utils.choices import NORMS, parse_logit_scale
 from athe_tf.utils.errors import check
@@ -59,7 +59,7 @@ class EvaluationOptions(LessCommonOptions):
         corruptions: Measure the accuracy under common corruptions too: `"generated"`, `"folder:PATH"` with
             published files, or the name of a data set in TensorFlow Datasets. Defaults to `None`.
         corruption_resize: Resize the published files of ImageNet-C to this before the crop of the model's
-            size. Defaults to `None`: as they are.
+            size. Defaults to `None`: unchanged.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own choice.
         margin: The margin that a hypersphere model was trained with, for adaptive attacks. Defaults to what
             the model's card says, or to 0.2 for the head `"he"`, 0.1 for `"mhe"` and 0 for others.
@@ -78,7 +78,7 @@ class EvaluationOptions(LessCommonOptions):
             functions cannot be recognized again: it is evaluated without a state, with a warning. Defaults to
             `None`.
         shard: Attack only a share of the images, such as `"3/8"`, on one of several machines: needs `state`.
-            The result is that of these images, without checks. Defaults to `None`: all images.
+            The result covers these images, without checks. Defaults to `None`: all images.
         shards: The `state` folders of all shards, in their order: what their attacks found is read and
             merged, and everything else is measured here. Defaults to none.
         progress: Called after every batch with an `EvaluationProgress`.

@@ -49,6 +49,11 @@ class EvaluationProgress:
         return self.robust / self.examples
 
 
+def teller(progress: Callable | None, name: str, number: int = 0, attacks: int = 0) -> Callable | None:
+    """A function of `(done, total, robust, examples)` for one attack, or another part of an evaluation."""
+    return progress and (lambda *numbers: progress(EvaluationProgress(name, number, attacks, *numbers)))
+
+
 class ProgressDisplay:
     """Shows the progress of an evaluation.
 

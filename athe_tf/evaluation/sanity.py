@@ -21,7 +21,7 @@ from athe_tf import attacks
 from athe_tf.attacks.engine.model_checks import SATURATED_MARGIN
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.results.result import AttackOutcome
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 
 # Attacks that should be ordered may differ by this much and still count as equal: they are not exact.
@@ -34,14 +34,7 @@ WITHOUT_GRADIENTS = "Not applicable: it needs gradients, and a file for another 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """The answer of one sanity check.
-
-    Attributes:
-        status: `"passed"`, `"failed"` or `"not run"`.
-        detail: A sentence.
-        numbers: The numbers in that sentence.
-        name: What must hold.
-    """
+    """The answer of one sanity check: a sentence and the numbers in it. `name` is what must hold."""
 
     status: str
     detail: str
@@ -57,10 +50,7 @@ def _attack(name: str, **settings) -> functools.cached_property[AttackResult]:
 class SanityProbe:
     """A model under a few cheap attacks, each run when it is first needed.
 
-    Args:
-        inputs: The model, its images and the threat model.
-        outcomes: What the attacks of the evaluation found.
-        verify: What independent code found.
+    `outcomes` and `verify` are what the attacks of the evaluation and independent code found.
     """
 
     def __init__(self, inputs: EvaluationInputs, outcomes: list[AttackOutcome], verify=()):
@@ -345,29 +335,24 @@ CHECKS = {
 
 
 def run_checks(probe: SanityProbe, progress=None) -> tuple[list[Check], dict]:
-    """Runs all checks, and returns them with their cost.
-
-    Args:
-        probe: The model.
-        progress: Called with (checks done, number of checks).
-    """
+    """Runs all checks, and returns them with their cost; tells `progress` the numbers (done, in total)."""
     began = time.perf_counter()
     checks = []
     for done, (name, function) in enumerate(CHECKS.items()):
         if progress is not None:
             progress(done, len(CHECKS))
-        checks.append(_run_check(name, function, probe))
+        checks.append(dataclasses.replace(_run_check(function, probe), name=name))
     cost = {"images": len(probe.rows), "queries": probe.queries, "gradients": probe.gradients}
     return checks, cost | {"seconds": round(time.perf_counter() - began, 2)}
 
 
-def _run_check(name: str, function, probe: SanityProbe) -> Check:
+def _run_check(function, probe: SanityProbe) -> Check:
     if not len(probe.rows):
-        return Check(NOT_RUN, "No image is classified correctly, so there is nothing to attack.", name=name)
+        return Check(NOT_RUN, "No image is classified correctly, so there is nothing to attack.")
     try:
-        return dataclasses.replace(function(probe), name=name)
+        return function(probe)
     except InputError as error:
         if isinstance(error, NoGradients) and not probe.inputs.victim.differentiable:
-            return Check(NOT_RUN, WITHOUT_GRADIENTS, name=name)
+            return Check(NOT_RUN, WITHOUT_GRADIENTS)
         reason = str(error)
-        return Check(NOT_RUN, reason[:1].upper() + reason[1:], name=name)
+        return Check(NOT_RUN, reason[:1].upper() + reason[1:])

@@ -27,8 +27,8 @@ from athe_tf.utils.errors import InputError, check, first_line
 
 # Letters of a label in the name of its file; the digest after them makes it unique.
 _LETTERS = 60
-# The arrays with the adversarial examples that are left at 8 bits, with the wall-clock time of an attack, and
-# with the reason why it could not be run; the prefix of those of adversarial examples.
+# Names of arrays: which adversarial examples are left at 8 bits, the wall-clock time of an attack, and the
+# reason why it could not be run; and the prefix for arrays of adversarial examples.
 EIGHT_BIT, SECONDS, NOT_RUN, EXAMPLE = "eight_bit", "wall_seconds", "not_run", "example "
 
 
@@ -69,13 +69,7 @@ class FinishedAttack:
 
 
 class StateFolder:
-    """The state of one evaluation, or of one shard of it.
-
-    Args:
-        folder: Where to keep it.
-        inputs: What is evaluated.
-        shard: The share of the images, if it is one of several.
-    """
+    """The state of one evaluation, or of one shard of it."""
 
     def __init__(self, folder, inputs: EvaluationInputs, shard: Shard | None = None):
         self.folder = pathlib.Path(folder)
@@ -115,13 +109,7 @@ class StateFolder:
         return Journal(path, {**self.identity, "attack": label, "settings": settings})
 
     def load(self, label: str, settings: dict, before: AttackResult) -> FinishedAttack | None:
-        """What a finished attack found, or `None`.
-
-        Args:
-            label: The attack's label.
-            settings: Its settings.
-            before: The result before the attack, which is filled in.
-        """
+        """What a finished attack found, or `None`; `before`, the result before the attack, is filled in."""
         arrays = self.arrays(label, settings, before)
         return None if arrays is None else FinishedAttack.from_arrays(arrays, before)
 
@@ -156,11 +144,8 @@ class MergedState:
     """The states of all shards of an evaluation.
 
     Raises `InputError` if one of them is missing or belongs to another evaluation: another model, other
-    images, another radius or seed, other versions of athe_tf, TensorFlow or Keras.
-
-    Args:
-        folders: The state folders of the shards, in their order.
-        inputs: What is evaluated: all images.
+    images, another radius or seed, other versions of athe_tf, TensorFlow or Keras. `folders` are in the order
+    of the shards, and `inputs` have all images.
     """
 
     def __init__(self, folders: Sequence, inputs: EvaluationInputs):
@@ -177,13 +162,7 @@ class MergedState:
             _check_finished(state.owner.load(), shard, state, "a state")
 
     def load(self, label: str, settings: dict, before: AttackResult) -> FinishedAttack:
-        """What an attack found on all images; raises `InputError` if a shard has not finished it.
-
-        Args:
-            label: The attack's label.
-            settings: Its settings.
-            before: The result before the attack, on all of its images.
-        """
+        """What an attack found on all images; raises `InputError` if a shard has not finished it."""
         found, rows = [], []
         for shard, state in self.parts:
             rows.append(shard.rows(len(before.success)))
@@ -202,16 +181,11 @@ def _check_finished(arrays: dict | None, shard: Shard, state: StateFolder, expec
 
 
 def merged(parts: Sequence[dict[str, np.ndarray]], rows: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of an attack on all images, from those of its shards.
-
-    Args:
-        parts: The arrays of each shard.
-        rows: The positions of the images of each shard in the whole set.
-    """
+    """The arrays of an attack on all images, from its shards' `parts` and the `rows` of their images."""
     missed = next((part for part in parts if NOT_RUN in part), None)
     if missed is not None:  # in another shard, perhaps, no image had to be attacked
         return missed
-    # Of the first adversarial examples of each shard, the first ones of the whole set.
+    # Each shard has its first adversarial examples; these are the first of the whole set.
     first = np.argsort(np.concatenate([part[EXAMPLE + "index"] for part in parts]))[:MAX_EXAMPLES]
     whole = {}
     for name in parts[0]:

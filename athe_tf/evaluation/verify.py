@@ -55,9 +55,7 @@ class PeerTask:
 def verify(inputs: EvaluationInputs, peers) -> list[dict]:
     """The entries of `"verify"` in `evaluation.json`; for a package that cannot be used, the reason.
 
-    Args:
-        inputs: The model, its images and the threat model; the first 1,000 images are attacked.
-        peers: Names of packages: `"cleverhans"`, `"foolbox"`, `"art"`.
+    The first 1,000 images are attacked.
     """
     check_peers(peers)
     entries = []

@@ -21,6 +21,7 @@ from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported, load_images
 from athe_tf.report.writing import write
 from athe_tf.results.file_format import LessCommonOptions
+from athe_tf.results.notices import Notice
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import values_of
 
@@ -117,10 +118,8 @@ class EvaluationJob:
                 result = evaluate(self.victim, self.images, **common)
         display.clear()
         if result.classes is not None and self.num_classes < result.classes:
-            result.warnings.append(
-                f"The model has {result.classes} classes and the data set has {self.num_classes}. Was the "
-                "model trained on it?"
-            )
+            counts = f"The model has {result.classes} classes and the data set has {self.num_classes}."
+            result.warnings.append(Notice(f"{counts} Was the model trained on it?", id="fewer-classes"))
         result.command = self.command
         result.run = None if self.training_run is None else str(self.training_run.folder)
         return result

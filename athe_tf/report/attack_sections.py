@@ -10,12 +10,13 @@ import numpy as np
 from athe_tf.drawing.charts import Bar, Series, bar_chart, column_chart, figure, line_chart
 from athe_tf.drawing.markup import Markup, details, join, notes, shaded, side_by_side, table, tag
 from athe_tf.drawing.plot import Axis, number_axis, share_axis
-from athe_tf.report.format import count, decimal, duration, interval_text, percent, points, sentence
+from athe_tf.report.format import count, decimal, interval_text, percent, points, sentence
 from athe_tf.report.reading import SavedEvaluation
-from athe_tf.results.file_format import Corruptions, CrossCheck, CurvePoint, PerClass
-from athe_tf.results.result import AttackOutcome, Result
+from athe_tf.results.attack_outcome import AttackOutcome
+from athe_tf.results.file_format import Corruptions, CurvePoint
+from athe_tf.results.result import Result
 from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence
-from athe_tf.utils.number_format import format_number
+from athe_tf.utils.number_format import format_duration, format_number
 
 # Passes are averages over the images that were attacked.
 HEAD = (
@@ -85,20 +86,17 @@ def _rows(attacks: list[AttackOutcome], result: Result) -> list[tuple]:
         if not attack.was_run:
             rows.append(_row(name, None, None, kind="absent"))
             continue
-        rounded = attack.eight_bit_counts
-        at_eight_bits = (
-            rounded["still_adversarial"] / rounded["tested"] if rounded and rounded["tested"] else None
-        )
+        rounded = attack.eight_bit_counts or {"tested": 0, "still_adversarial": 0}
         costs = (
             format_number(result.epsilon_of(attack)),
-            duration(attack.seconds),
+            format_duration(attack.seconds),
             *(f"{passes:,.1f}" for passes in attack.mean_passes),
             decimal(attack.median_norm),
-            "" if at_eight_bits is None else percent(at_eight_bits),
+            percent(rounded["still_adversarial"] / rounded["tested"]) if rounded["tested"] else "",
         )
         rows.append(_row(name, attack.accuracy, attack.interval, costs))
         for stage in attack.stages:
-            time = ("", duration(stage["seconds"]))
+            time = ("", format_duration(stage["seconds"]))
             rows.append(_row(f"after {stage['name']}", stage["accuracy"], (), time, kind="stage"))
     return rows
 
@@ -220,7 +218,8 @@ def classes(evaluation: SavedEvaluation) -> list[Markup]:
     if not seen:
         return []
     # Key, name and color. Without an attack that counts, the worst case equals the clean accuracy.
-    series: list[Column] = [("clean", "clean", CLEAN), ("worst_case", "worst case", WORST)]
+    series: list[tuple[Literal["clean", "worst_case"], str, int]]
+    series = [("clean", "clean", CLEAN), ("worst_case", "worst case", WORST)]
     series = series[:1] if result.worst_case_accuracy is None else series
     key, name, _ = series[-1]
     chosen = lowest(seen, found[key])
@@ -231,20 +230,12 @@ def classes(evaluation: SavedEvaluation) -> list[Markup]:
     groups = [(name, color, [found[key][number] for number in chosen]) for key, name, color in series]
     chart = column_chart([str(number) for number in chosen], groups, f"Accuracy by class. {caption}", "class")
     picture = figure(chart, caption, [one[1] for one in series], boxes=[one[2] for one in series])
-    return [picture, details("All classes", class_table(found, series))]
-
-
-Column = tuple[Literal["clean", "worst_case"], str, int]
-
-
-def class_table(found: PerClass, series: list[Column]) -> Markup:
-    """All classes as a table."""
     rows = [
         [str(number), *(points(found[key][number]) for key, _, _ in series), count(images)]
         for number, images in enumerate(found["count"])
     ]
     head = ("class", *(f"{name} %" for _, name, _ in series), "images")
-    return table(head, rows, caption="Accuracy by class")
+    return [picture, details("All classes", table(head, rows, caption="Accuracy by class"))]
 
 
 def lowest(classes: list[int], accuracies: list) -> list[int]:
@@ -317,21 +308,11 @@ def verification(evaluation: SavedEvaluation) -> list[Markup]:
         if "not_run" in one:
             missing.append(join([tag("strong", name), f": not run: {one['not_run']}"]))
         else:
-            rows.append([name, percent(one["ours"]), percent(one["theirs"]), difference(one)])
+            difference = f"{100 * one['difference']:+.2f} points"
+            rows.append([name, percent(one["ours"]), percent(one["theirs"]), difference])
     if not rows and not missing:
         return []
     intro = tag("p", "The same attacks at the same epsilon, by independent code.")
     head = ("", "athe_tf", "other package", "difference")
     numbers = table(head, rows, caption="Cross-examination") if rows else Markup("")
     return [intro, numbers, notes(missing)]
-
-
-def difference(one: CrossCheck) -> str:
-    """The difference in percentage points, with its sign.
-
-    Example:
-
-    >>> difference({"tool": "art", "attack": "fgsm", "difference": -0.005})
-    '-0.50 points'
-    """
-    return f"{100 * one['difference']:+.2f} points"

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,12 +25,7 @@ MEASURED_BY = {
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """The accuracy of a model under an attack: one value per seed.
-
-    Attributes:
-        values: Shares of 1.
-        interval: The 95% interval of a single value, or `None`.
-    """
+    """The accuracy of a model under an attack: a share of 1 per seed, and the interval of a single one."""
 
     values: tuple[float, ...]
     interval: Sequence[float] | None = None
@@ -43,6 +38,13 @@ class Cell:
     def deviation(self) -> float | None:
         """The standard deviation over seeds (with n - 1), or `None` for a single seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def bounds(self) -> Sequence[float]:
+        """The interval of a single evaluation, or one standard deviation around the mean of several."""
+        if self.deviation is not None:
+            return max(0.0, self.mean - self.deviation), min(1.0, self.mean + self.deviation)
+        return self.interval or (self.mean, self.mean)
 
     def __str__(self) -> str:
         if self.deviation is None:
@@ -211,9 +213,19 @@ def _short_name(one: SavedEvaluation) -> str:
 
 def varying_settings(evaluations: Sequence[SavedEvaluation]) -> list[str]:
     """The settings, other than the seed, that differ between the runs."""
-    configs = [one.config for one in evaluations if one.config is not None]
-    names = dict.fromkeys(name for config in configs for name in config if name != "seed")
-    return [name for name in names if any(one.get(name) != configs[0].get(name) for one in configs)]
+    return [name for name in differing([one.config for one in evaluations if one.config]) if name != "seed"]
+
+
+def differing(several: Sequence[Mapping]) -> list[str]:
+    """The names of the settings that are not the same everywhere.
+
+    Example:
+
+    >>> differing([{"seed": 0, "steps": 10}, {"seed": 0, "steps": 20, "scale": 15.0}])
+    ['steps', 'scale']
+    """
+    names = dict.fromkeys(name for one in several for name in one)
+    return [name for name in names if any(one.get(name) != several[0].get(name) for one in several)]
 
 
 def comparability(named: Sequence[tuple[str, Result]]) -> list[str]:
@@ -257,9 +269,7 @@ def _attack_settings(named: Sequence[tuple[str, Result]]) -> list[str]:
     warnings = []
     for name, several in found.items():
         # Different epsilons are named above already.
-        keys = dict.fromkeys(key for one in several for key in one if key not in ("epsilon", "norm"))
-        differing = [key for key in keys if any(one.get(key) != several[0].get(key) for one in several)]
-        listed = ", ".join(differing)
-        if differing:
-            warnings.append(f"Not comparable, {name} was run with different settings: {listed}.")
+        keys = [key for key in differing(several) if key not in ("epsilon", "norm")]
+        if keys:
+            warnings.append(f"Not comparable, {name} was run with different settings: {', '.join(keys)}.")
     return warnings

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from athe_tf.results.result import Result
-from athe_tf.utils.number_format import NOTHING, format_duration, format_number, is_absent
+from athe_tf.utils.number_format import NOTHING, format_number, is_absent
 from athe_tf.utils.number_format import percent as percent
 
 
@@ -16,17 +16,6 @@ def points(share: float | None, digits: int = 2) -> str:
 def interval_text(interval) -> str:
     """An interval as percentages."""
     return NOTHING if interval is None else f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
-
-
-def duration(seconds: float | None) -> str:
-    """A time, as `format_duration` writes it.
-
-    Example:
-
-    >>> duration(75), duration(None)
-    ('1 min 15 s', '\u2013')
-    """
-    return NOTHING if seconds is None else format_duration(seconds)
 
 
 def count(number: float | None) -> str:

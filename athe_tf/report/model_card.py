@@ -4,6 +4,7 @@ import re
 
 from athe_tf.report.format import interval_text, percent, sentence, threat_line, value_text
 from athe_tf.report.reading import SavedEvaluation
+from athe_tf.results.file_format import Check
 from athe_tf.results.result import Result
 from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence
 from athe_tf.utils.number_format import format_number
@@ -18,14 +19,15 @@ SHOWN = (
 def model_card(evaluation: SavedEvaluation) -> str:
     """The card as text."""
     result = evaluation.result
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     parts = [
         f"# {plain(result.model)}",
         plain(result.verdict),
-        training(evaluation.config),
-        f"## Evaluation\n\n{plain(result.dataset)}, {plain(threat_line(result))}.\n\n{accuracies(result)}",
-        checks(result),
-        warnings([*evaluation.notes, *result.warnings]),
-        repeat(result),
+        section("Training", training(evaluation.config or {})),
+        section("Evaluation", f"{plain(result.dataset)}, {plain(threat_line(result))}.", accuracies(result)),
+        section("Sanity checks", "\n".join(map(check_line, result.checks))),
+        section("Warnings", "\n".join(f"- {plain(text)}" for text in [*evaluation.notes, *result.warnings])),
+        section("How to reproduce it", command(result.command), plain(versions) + "."),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -35,18 +37,21 @@ def plain(text) -> str:
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(str(text).split()))
 
 
+def section(title: str, *paragraphs: str) -> str:
+    """A title and what follows it; empty without content."""
+    return "\n\n".join([f"## {title}", *filter(None, paragraphs)]) if any(paragraphs) else ""
+
+
 def grid(head, rows) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def training(config: dict | None) -> str:
+def training(config: dict) -> str:
     """The settings of the training run."""
-    if config is None:
-        return ""
     rows = [[plain(name), plain(value_text(config[name]))] for name in SHOWN if config.get(name) is not None]
-    return f"## Training\n\n{grid(['setting', 'value'], rows)}"
+    return grid(["setting", "value"], rows) if config else ""
 
 
 def accuracies(result: Result) -> str:
@@ -69,26 +74,11 @@ def accuracies(result: Result) -> str:
     return "\n\n".join(parts)
 
 
-def checks(result: Result) -> str:
-    """The sanity checks."""
-    lines = [
-        f"- {plain(one['status'])}: {plain(sentence(one['name']))}. {plain(one['detail'])}"
-        for one in result.checks
-    ]
-    return "## Sanity checks\n\n" + "\n".join(lines) if lines else ""
+def check_line(check: Check) -> str:
+    """A sanity check."""
+    return f"- {plain(check['status'])}: {plain(sentence(check['name']))}. {plain(check['detail'])}"
 
 
-def warnings(found: list[str]) -> str:
-    """The warnings of the evaluation."""
-    return "## Warnings\n\n" + "\n".join(f"- {plain(text)}" for text in found) if found else ""
-
-
-def repeat(result: Result) -> str:
-    """The command and the versions."""
-    parts = []
-    if result.command is not None:
-        # Indented, so that no character of the command can end the block.
-        parts.append("\n".join(f"    {line}" for line in result.command.splitlines()))
-    versions = (f"{name} {version}" for name, version in result.versions.items())
-    parts.append(plain(", ".join(versions)) + ".")
-    return "## How to reproduce it\n\n" + "\n\n".join(parts)
+def command(text: str | None) -> str:
+    """A block of code; indented, so that no character of the command can end it."""
+    return "\n".join(f"    {line}" for line in (text or "").splitlines())

@@ -12,7 +12,7 @@ import numpy as np
 from athe_tf.drawing.charts import Series, figure, histogram, line_chart, reliability_chart
 from athe_tf.drawing.markup import Markup, details, scrolling, side_by_side, table, tag
 from athe_tf.drawing.plot import number_axis, share_axis
-from athe_tf.drawing.png import as_data_uri, data_uri
+from athe_tf.drawing.png import data_uri, encode
 from athe_tf.report.format import NOTHING, decimal, percent, sentence, value_text
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.file_format import AngleCounts, Check
@@ -98,7 +98,7 @@ def example(examples: dict, position: int) -> Markup:
         (thinned(difference), magnified, "Their difference, amplified"),
     ]
     figures = [
-        tag("figure", tag("img", src=data_uri(image), alt=alt), tag("figcaption", text))
+        tag("figure", tag("img", src=data_uri(encode(image)), alt=alt), tag("figcaption", text))
         for image, text, alt in pictures
     ]
     heading = f"class {label}, perturbation {decimal(float(examples['norm'][position]))}"
@@ -187,11 +187,11 @@ def calibration(evaluation: SavedEvaluation) -> list[Markup]:
 
 
 def analyses(evaluation: SavedEvaluation) -> list[Markup]:
-    """Analyses of the model: why it is as robust as it is."""
+    """Analyses of the model, which explain its robustness."""
     figures = []
     for one in evaluation.analyses:
         caption = tag("figcaption", tag("b", one.name), f": {one.summary}")
-        images = [tag("img", src=as_data_uri(picture), alt=one.caption) for picture in one.pictures]
+        images = [tag("img", src=data_uri(picture), alt=one.caption) for picture in one.pictures]
         # On phones, where texts in a picture would be too small, it keeps its size and scrolls.
         figures.append(tag("figure", caption, *(scrolling(image, one.name) for image in images)))
     intro = tag("p", "The caption in each picture says what to see in it, and names the models.")

@@ -1,10 +1,8 @@
 """The pages of one evaluation, and of several side by side."""
 
-from collections.abc import Callable, Sequence
-
 from athe_tf.drawing import markup
 from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
-from athe_tf.drawing.markup import Markup, Section, join, side_by_side, table, tag
+from athe_tf.drawing.markup import Markup, join, side_by_side, table, tag
 from athe_tf.drawing.plot import share_axis
 from athe_tf.report import attack_sections, model_sections
 from athe_tf.report.comparison import CLEAN, WORST, Cell, Comparison, Row, varying_settings
@@ -14,8 +12,8 @@ from athe_tf.results.result import Result
 from athe_tf.results.text_table import tally
 from athe_tf.utils.number_format import format_duration, percent
 
-#: The sections in order: the anchor, the title, and the function that makes the content.
-ORDER: dict[str, tuple[str, Callable[[SavedEvaluation], list[Markup]]]] = {
+#: The sections of one evaluation, in order.
+ORDER: markup.Sections = {
     "attacks": ("Accuracy by attack", attack_sections.attacks),
     "conversion": ("The file and its parent", attack_sections.conversion),
     "curve": ("Accuracy over epsilon", attack_sections.curve),
@@ -44,13 +42,11 @@ def render(evaluation, examples: dict | None = None) -> str:
     Args:
         evaluation: A `Result` of `athe_tf.evaluate`, the dictionary of an `evaluation.json`, or what
             `read_evaluation` returns.
-        examples: Arrays of adversarial examples, as in `examples.npz`. Defaults to those of the evaluation.
+        examples: Arrays of adversarial examples, as in `examples.npz`. Defaults to the evaluation's.
     """
     saved = as_saved(evaluation, examples)
     title = f"{saved.result.model} on {saved.result.dataset}"
-    made = [(heading, anchor, content(saved)) for anchor, (heading, content) in ORDER.items()]
-    sections = [Section(heading, anchor, *parts) for heading, anchor, parts in made if parts]
-    return markup.page(title, opening(saved), sections)
+    return markup.page(title, opening(saved), ORDER, saved)
 
 
 def opening(evaluation: SavedEvaluation) -> list[Markup]:
@@ -95,10 +91,16 @@ def render_comparison(comparison: Comparison) -> str:
         tag("p", conclusion(comparison), class_="verdict"),
         markup.alert("Read this before comparing", comparison.warnings),
     ]
-    makers = (accuracy, bars, curves, corruptions, settings, sources)
-    parts = [make(comparison) for make in makers]
+    sections: markup.Sections = {
+        "accuracy": ("Accuracy", accuracy),
+        "bars": ("Clean and worst case", bars),
+        "curve": ("Accuracy over epsilon", curves),
+        "corruptions": ("Corruptions", corruptions),
+        "settings": ("Differences", settings),
+        "sources": ("Sources", sources),
+    }
     title = f"Comparison of {plural(len(comparison.rows), 'model')}"
-    return markup.page(title, opening, [part for part in parts if part is not None])
+    return markup.page(title, opening, sections, comparison)
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -123,18 +125,12 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def overlap(one: Cell, other: Cell) -> bool:
-    """Whether two cells overlap: intervals of single evaluations, deviations of several seeds."""
-    lows, highs = zip(_bounds(one), _bounds(other), strict=True)
+    """Whether the bounds of two cells overlap."""
+    lows, highs = zip(one.bounds, other.bounds, strict=True)
     return max(lows) <= min(highs)
 
 
-def _bounds(cell: Cell) -> Sequence[float]:
-    if cell.deviation is not None:
-        return cell.mean - cell.deviation, cell.mean + cell.deviation
-    return cell.interval or (cell.mean, cell.mean)
-
-
-def accuracy(comparison: Comparison) -> Section:
+def accuracy(comparison: Comparison) -> list[Markup]:
     """The table: rows models, columns attacks."""
     columns = comparison.columns
     rows = [[row.label, *(_cell(comparison, row, each) for each in columns)] for row in comparison.rows]
@@ -142,7 +138,7 @@ def accuracy(comparison: Comparison) -> Section:
     notes = ["Small print: 95% interval of a single model, or standard deviation over seeds."]
     if not comparison.warnings and len(comparison.rows) > 1:
         notes.append("Bold: the highest of a column.")
-    return Section("Accuracy", "accuracy", grid, tag("p", " ".join(notes)))
+    return [grid, tag("p", " ".join(notes))]
 
 
 def _cell(comparison: Comparison, row: Row, column: str) -> Markup:
@@ -156,26 +152,19 @@ def _cell(comparison: Comparison, row: Row, column: str) -> Markup:
     return tag("td", points(cell.mean), tag("small", small) if small else "", class_=kind)
 
 
-def bars(comparison: Comparison) -> Section:
+def bars(comparison: Comparison) -> list[Markup]:
     """Clean and worst-case accuracy of every model."""
     charts = []
-    for series, column in ((4, CLEAN), (1, WORST)):
+    for series, column in ((attack_sections.CLEAN, CLEAN), (attack_sections.WORST, WORST)):
         found = [(row.label, row.cell(column)) for row in comparison.rows]
-        drawn = [Bar(label, cell.mean, _shown_bounds(cell), series) for label, cell in found if cell]
+        drawn = [Bar(label, cell.mean, cell.bounds, series) for label, cell in found if cell]
         if drawn:
             charts.append(figure(bar_chart(drawn, column), f"{column.capitalize()} accuracy."))
-    return Section("Clean and worst case", "bars", side_by_side(*charts))
+    return [side_by_side(*charts)]
 
 
-def _shown_bounds(cell: Cell) -> Sequence[float] | None:
-    if cell.deviation is None:
-        return cell.interval
-    low, high = _bounds(cell)
-    return max(0.0, low), min(1.0, high)
-
-
-def curves(comparison: Comparison) -> Section | None:
-    """Accuracy over epsilon of all models that have such a curve; for several seeds, that of the first."""
+def curves(comparison: Comparison) -> list[Markup]:
+    """Accuracy over epsilon of all models that have such a curve; for several seeds, the first."""
     found = [(row, row.evaluations[0].result) for row in comparison.rows]
     drawn = [
         (row.label, sorted(result.curve, key=lambda point: point["epsilon"]), result.norm)
@@ -184,7 +173,7 @@ def curves(comparison: Comparison) -> Section | None:
     ]
     norms = {norm for _, _, norm in drawn}
     if len(drawn) < 2 or len(norms) > 1:
-        return None
+        return []
     series = [attack_sections.worst_case(curve, label) for label, curve, _ in drawn]
     axis = attack_sections.epsilon_axis(
         [point["epsilon"] for _, curve, _ in drawn for point in curve], norms.pop()
@@ -193,10 +182,10 @@ def curves(comparison: Comparison) -> Section | None:
     caption = (
         "Share of images that survive every attack of that epsilon. For several seeds, the first is shown."
     )
-    return Section("Accuracy over epsilon", "curve", figure(chart, caption, [one.name for one in series]))
+    return [figure(chart, caption, [one.name for one in series])]
 
 
-def corruptions(comparison: Comparison) -> Section | None:
+def corruptions(comparison: Comparison) -> list[Markup]:
     """Accuracy by group of corruptions, averaged over seeds."""
     measured = [
         (row.label, [found.get("groups", {}) for found in several if found])
@@ -205,12 +194,12 @@ def corruptions(comparison: Comparison) -> Section | None:
     ]
     names = list(dict.fromkeys(name for _, several in measured for groups in several for name in groups))
     if not names:
-        return None
+        return []
     rows = [
         [label, *(points(mean_of([groups.get(name) for groups in several])) for name in names)]
         for label, several in measured
     ]
-    return Section("Corruptions", "corruptions", table(("", *names), rows, caption="Accuracy in % by group"))
+    return [table(("", *names), rows, caption="Accuracy in % by group")]
 
 
 def mean_of(shares: list[float | None]) -> float | None:
@@ -219,19 +208,18 @@ def mean_of(shares: list[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
-def settings(comparison: Comparison) -> Section | None:
+def settings(comparison: Comparison) -> list[Markup]:
     """Settings that differ between the training runs."""
     firsts = [(row.label, row.evaluations[0]) for row in comparison.rows]
     varied = varying_settings([first for _, first in firsts])
     if not varied:
-        return None
+        return []
     known = [(label, first.config) for label, first in firsts if first.config]
     rows = [[label, *(value_text(config.get(name)) for name in varied)] for label, config in known]
-    grid = table(("", *varied), rows, caption="Training settings that differ", numeric_from=len(varied) + 1)
-    return Section("Differences", "settings", grid)
+    return [table(("", *varied), rows, caption="Training settings that differ", numeric_from=len(varied) + 1)]
 
 
-def sources(comparison: Comparison) -> Section:
+def sources(comparison: Comparison) -> list[Markup]:
     """The source of every row, and how it was measured."""
     rows = []
     for row in comparison.rows:
@@ -241,4 +229,4 @@ def sources(comparison: Comparison) -> Section:
         folders = join(tag("div", text) for text in row.origin)
         rows.append([row.label, *unbroken, value_text(result.examples), folders])
     head = ("", "data", "threat model", "images", "evaluations")
-    return Section("Sources", "sources", table(head, rows, caption="Sources of the rows", numeric_from=5))
+    return [table(head, rows, caption="Sources of the rows", numeric_from=5)]

@@ -27,7 +27,7 @@ CONFIG_FORMAT = 2
 LARGEST = 1e30
 #: The folder of analyses inside an evaluation, or beside it.
 ANALYSES = "analysis"
-# Of all pictures of analyses together, so that a page stays small.
+# The largest size of all pictures of analyses together, so that a page stays small.
 MAX_BYTES = 2**20
 ANALYZE_AGAIN = "Run the analysis again."
 
@@ -52,14 +52,7 @@ def schema(name: str) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class SavedAnalysis:
-    """An analysis with its pictures.
-
-    Attributes:
-        name: Of the analysis.
-        summary: What it shows, in a few words.
-        caption: What to see in the pictures, with numbers and settings.
-        pictures: The content of PNG files.
-    """
+    """An analysis: what it shows in a few words, what to see in its pictures, and these as PNG files."""
 
     name: str
     summary: str
@@ -110,8 +103,8 @@ def as_saved(source, examples=None, folder=None) -> SavedEvaluation:
 
     Args:
         source: A `Result` of `athe_tf.evaluate`, the dictionary of an `evaluation.json`, a folder, or a
-            `SavedEvaluation`, which is returned as it is.
-        examples: Arrays of adversarial examples. Defaults to those of the result.
+            `SavedEvaluation`, which is returned unchanged.
+        examples: Arrays of adversarial examples. Defaults to the result's.
         folder: The folder of the evaluation, if it has one.
     """
     if isinstance(source, SavedEvaluation):
@@ -144,16 +137,7 @@ def read_evaluation(path) -> SavedEvaluation:
 
 
 def with_analyses(evaluation: SavedEvaluation, folder) -> SavedEvaluation:
-    """The evaluation with the analyses of a folder instead of those that were found with it.
-
-    Example:
-
-    >>> evaluation = with_analyses(athe_tf.report.read_evaluation("runs/demo"), "analysis")
-
-    Args:
-        evaluation: An evaluation.
-        folder: A folder with files of analyses.
-    """
+    """The evaluation with the analyses of a folder instead of its own."""
     analyses, notes = read_analyses(pathlib.Path(folder))
     reason = f" {notes[0]}" if notes else ""
     check(len(analyses) > 0, f"There are no finished analyses with pictures in '{folder}'.{reason}")

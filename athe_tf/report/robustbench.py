@@ -44,12 +44,7 @@ def model_info(evaluation: SavedEvaluation) -> dict:
 
 
 def keep_filled_in(info: dict, before: dict) -> dict:
-    """`info` with the values that the authors filled in.
-
-    Args:
-        info: A new `model_info`.
-        before: The content of the file that it replaces.
-    """
+    """A new `model_info` with the values that the authors filled in `before`, the file that it replaces."""
     facts = before.get("athe_tf")
     asked = facts.get("to_fill_in") if isinstance(facts, dict) else None
     filled_in = {

@@ -2,9 +2,10 @@
 
 | file | content |
 |---|---|
-| `result.py` | `Result` and `AttackOutcome`: every number is computed here, once |
+| `result.py`, `attack_outcome.py` | `Result` and `AttackOutcome`: every number is computed here, once |
 | `file_format.py` | the format of `evaluation.json`, its JSON Schema, and older formats |
 | `json_files.py`, `pictures.py` | reading files that may come from anybody |
+| `notices.py` | warnings with ids, and the table of all ids |
 | `text_table.py`, `intervals.py` | the table that `print` shows; confidence intervals |
 """
 

@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from athe_tf.results.json_files import check_schema, check_version
+from athe_tf.results.notices import UNNAMED
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import json_schema, option
 
 #: The version of `evaluation.json` that is written.
 FORMAT = 3
 AGAIN = "Run the evaluation again."
-# The id of warnings of older formats, which have none.
-UNNAMED = "unnamed"
 #: Packages that can repeat our attacks with independent code.
 PEERS = ("art", "cleverhans", "foolbox")
 
@@ -318,11 +317,9 @@ def _object(hint: Any, parts: dict[str, dict]) -> dict:
 
 
 def checked(data: Any, place: str) -> tuple[EvaluationFile, int]:
-    """An evaluation in the latest format, and the format that it had; `InputError` unless it is one.
+    """The content of a file of any format in the latest one, and the format that it had.
 
-    Args:
-        data: The content of a file, of any format that was ever written.
-        place: The file, for the message.
+    Raises `InputError`, which names the `place`, unless it is an evaluation.
     """
     version = check_version(data, place, FORMAT, f"Or else: {AGAIN}")
     latest = upgraded(data)

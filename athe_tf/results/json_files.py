@@ -13,12 +13,7 @@ MAX_BYTES = 2**28
 
 
 def read_json(path: pathlib.Path, remedy: str) -> Any:
-    """The content of a JSON file; raises `InputError` for a file that cannot be read.
-
-    Args:
-        path: The file.
-        remedy: What to do if it cannot be read, as a sentence.
-    """
+    """The content of a JSON file; raises `InputError`, which ends with the remedy, if it cannot be read."""
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -97,13 +92,9 @@ def _problem(error) -> str:
 
 
 def check_version(data: Any, place: str, latest: int, remedy: str) -> int:
-    """The version of a file's format, 1 if it has none; raises `InputError` for one that is unknown here.
+    """The version of a file's format, 1 if it has none; raises `InputError` if that is not known here.
 
-    Args:
-        data: The content of the file.
-        place: The file, for the message.
-        latest: The latest version that this library reads.
-        remedy: What to do about another version, as a sentence.
+    The message names the `place` of the data, and ends with the `remedy`, a sentence.
     """
     version = data.get("format", 1) if isinstance(data, dict) else 1
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= latest:

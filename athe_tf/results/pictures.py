@@ -15,12 +15,8 @@ SHOWN = ("clean", "adversarial", "label", "clean_prediction", "adversarial_predi
 EXAMPLE_ARRAYS = (*SHOWN, "index")
 # What the arrays of `examples.npz` contain: kinds of NumPy, and the least and the largest value.
 IMAGE_ARRAYS = ("clean", "adversarial")
-EXAMPLE_VALUES = {
-    "clean": ("f", 0, 1),
-    "adversarial": ("f", 0, 1),
-    "attack": ("U", None, None),
-    "norm": ("f", 0, 1e6),
-}
+EXAMPLE_VALUES: dict[str, tuple] = dict.fromkeys(IMAGE_ARRAYS, ("f", 0, 1))
+EXAMPLE_VALUES |= {"attack": ("U", None, None), "norm": ("f", 0, 1e6)}
 MOST_CLASSES = 10**9
 MAX_BYTES = 2**30
 

@@ -8,7 +8,8 @@ from athe_tf.utils.number_format import format_number
 from athe_tf.utils.streams import printable
 
 if TYPE_CHECKING:
-    from athe_tf.results.result import AttackOutcome, Result
+    from athe_tf.results.attack_outcome import AttackOutcome
+    from athe_tf.results.result import Result
 
 
 def text_table(result: "Result") -> str:

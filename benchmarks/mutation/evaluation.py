@@ -42,21 +42,21 @@ SLIPS = (
     Slip("E8", "athe_tf/results/result.py", "if len(radii) < 2:", "if len(radii) < 1:", RESULT),
     Slip(
         "E9",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "~self.robust & (self.norms > 0) &",
         "~self.robust & (self.norms >= 0) &",
         RESULT,
     ),
     Slip(
         "E10",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "self.robust | (self.found & ~self.eight_bit)",
         "self.robust | ~self.eight_bit",
         RESULT,
     ),
     Slip(
         "E11",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "np.median(self.norms[self.found])",
         "np.median(self.norms)",
         RESULT,
@@ -91,7 +91,7 @@ SLIPS = (
     ),
     Slip(
         "E17",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "return self.queries / count, self.gradients / count",
         "return self.queries / (count + 1), self.gradients / (count + 1)",
         RESULT,
@@ -267,7 +267,7 @@ SLIPS = (
         "E50",
         f"{HERE}/evaluator.py",
         "planned.copied(same)",
-        "runner.run(planned, number, len(plan))",
+        "runner.run(planned, tell)",
         (f"{PROTOCOLS}::test_adaptive_attacks_of_a_paper_are_copied_at_no_cost",),
     ),
     Slip(
@@ -277,7 +277,7 @@ SLIPS = (
         "start + self.inputs.batch_size",
         ("tests/evaluation/test_verify.py::test_the_first_thousand_images_are_attacked_and_no_more",),
     ),
-    Slip("E52", f"{HERE}/attack_run.py", "min(planned.limit, count)", "count", PARTS),
+    Slip("E52", f"{HERE}/attack_run.py", "min(planned.spec.limit, count)", "count", PARTS),
     Slip(
         "E53",
         "athe_tf/evaluation/state_folder.py",

@@ -19,7 +19,7 @@ SLIPS = (
     ),
     Slip(
         "P1",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "return 0 if self.robust is None else len(self.robust)",
         "return 1 if self.robust is None else len(self.robust) + 1",
         ("tests/results/test_flags.py",),
@@ -129,7 +129,7 @@ SLIPS = (
     Slip("P21", "athe_tf/results/result.py", "CLOSE = 1e-9", "CLOSE = 1e-3", CELLS),
     Slip(
         "P22",
-        "athe_tf/results/result.py",
+        "athe_tf/results/attack_outcome.py",
         "in_worst_case: bool = True",
         "in_worst_case: bool = False",
         CELLS,
@@ -221,8 +221,8 @@ SLIPS = (
     Slip(
         "P35",
         "athe_tf/report/comparison.py",
-        'if key not in ("epsilon", "norm"))',
-        ")",
+        'if key not in ("epsilon", "norm")]',
+        "]",
         (f"{COMPARISON}::test_another_radius_is_said_once",),
     ),
     Slip(

@@ -7,7 +7,7 @@ import pytest
 
 from athe_tf.evaluation import sanity
 from athe_tf.evaluation.sanity import IMAGES, MORE_STEPS, QUERIES, RESTARTS, STEPS, SanityProbe
-from athe_tf.results.result import AttackOutcome
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import NotApplicable
 
 

@@ -43,10 +43,10 @@ def test_he2020_has_both_scales_and_the_settings_of_the_paper():
     assert published.logit_scale == 1.0 and published.select == "last" and own.logit_scale == "model"
     for attack in (published, own, plan["pgd-500"].attack, plan["mim-20"].attack):
         assert attack.threat.epsilon == 0.031 and attack.step_size == pytest.approx(0.003)
-    assert plan["feature"].limit == 1000 and plan["feature"].attack.n_targets == 200
+    assert plan["feature"].spec.limit == 1000 and plan["feature"].attack.n_targets == 200
     assert plan["cw-l2"].attack.threat.norm == "linf"  # counted at the epsilon
     assert {"fgsm", "deepfool-100", "cw-linf-20", "fab-20", "adaptive-pgd-500"} <= set(plan)
-    assert "weak attack" in plan["mim-20 (scale 1)"].note
+    assert "weak attack" in plan["mim-20 (scale 1)"].spec.note
 
 
 def test_hypersphere_has_both_scales_and_strong_attacks_in_one_ball():
@@ -76,7 +76,7 @@ def test_the_tables_of_he_have_a_line_at_scale_one_beside_the_honest_one(name, l
     for label in labels:
         published, own = plan[f"{label} (scale 1)"], plan[label]
         assert (published.attack.logit_scale, own.attack.logit_scale) == (1.0, "model")
-        assert "weak attack" in published.note
+        assert "weak attack" in published.spec.note
         for setting in ("steps", "restarts", "step_size", "epsilon"):
             assert getattr(published.attack, setting) == getattr(own.attack, setting)
 
@@ -102,7 +102,7 @@ def test_the_mnist_challenge_is_measured_within_three_tenths():
 def test_rays_has_the_radius_of_its_own_benchmark_and_autoattack_that_of_the_protocol():
     plan = plan_of("benchmark")
     rays, autoattack = plan["rays-40000 @ 0.031"], plan["autoattack"]
-    assert (rays.attack.n_queries, rays.attack.epsilon, rays.limit) == (40_000, 0.031, 1000)
+    assert (rays.attack.n_queries, rays.attack.epsilon, rays.spec.limit) == (40_000, 0.031, 1000)
     assert autoattack.attack.epsilon == 8 / 255
     halved = plan_of("benchmark", epsilon=4 / 255)
     assert [item.attack.epsilon for item in halved.values()] == pytest.approx([0.0155, 4 / 255])

@@ -19,7 +19,7 @@ from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
 from athe_tf.programs.output_folder import locked_folder, open_output
-from athe_tf.results.result import AttackOutcome
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
 from tests.small_runs import tiny_batch, tiny_net

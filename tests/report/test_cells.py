@@ -11,7 +11,8 @@ from athe_tf.report.model_sections import MOST_EXAMPLES, images, lines
 from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import SavedEvaluation, read_evaluation
 from athe_tf.report.robustbench import model_info
-from athe_tf.results.result import AttackOutcome, Result
+from athe_tf.results.attack_outcome import AttackOutcome
+from athe_tf.results.result import Result
 from tests.page_parts import Page
 from tests.report_case import CONFIG, example_images, full_evaluation, small_evaluation, write_evaluation
 

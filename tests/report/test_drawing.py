@@ -15,8 +15,9 @@ from athe_tf.drawing.charts import Bar, Series, bar_chart, histogram, line_chart
 from athe_tf.drawing.markup import Markup, join, shaded, table, tag
 from athe_tf.drawing.plot import Axis, Plot, number_axis, share_axis
 from athe_tf.report.attack_sections import epsilon_axis, survivors
-from athe_tf.report.format import duration, percent, value_text
+from athe_tf.report.format import percent, value_text
 from athe_tf.report.model_sections import MOST_PIXELS, amplified, shrunk, thinned
+from athe_tf.utils.number_format import format_duration
 
 STYLE = (pathlib.Path(athe_tf.drawing.__file__).parent / "style.css").read_text()
 
@@ -157,7 +158,7 @@ def test_large_images_are_reduced():
 
 def test_numbers_as_readers_want_them():
     assert percent(0.51249) == "51.25%" and percent(float("nan")) == percent(None) == "\N{EN DASH}"
-    assert [duration(s) for s in (0.44, 75.2, 7260)] == ["0.4 s", "1 min 15 s", "2 h 1 min"]
+    assert [format_duration(s) for s in (0.44, 75.2, 7260)] == ["0.4 s", "1 min 15 s", "2 h 1 min"]
     assert value_text({"a": 8 / 255, "b": [True, None]}) == "a 8/255, b yes, none"
 
 

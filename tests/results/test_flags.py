@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.results.intervals import interval_of, wilson_interval
 from athe_tf.results.pictures import EXAMPLE_ARRAYS
-from athe_tf.results.result import AttackOutcome, Result
+from athe_tf.results.result import Result
 from athe_tf.utils.errors import InputError
 
 

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import athe_tf
+from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.results.file_format import FORMAT, checked, evaluation_schema
-from athe_tf.results.result import AttackOutcome, Notice, Result
+from athe_tf.results.notices import Notice
+from athe_tf.results.result import Result
 from tests.report_case import full_evaluation, small_evaluation
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -6,6 +6,7 @@ import tensorflow as tf
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.gradients import gradient_of
 from athe_tf.attacks.engine.victim import Victim
+from athe_tf.results.notices import Notice
 from athe_tf.utils.errors import InputError
 
 # Beyond this margin a float32 cross-entropy is exactly zero, or about to be.
@@ -14,9 +15,10 @@ SATURATED_MARGIN = 16.0
 REPEATED_PASSES = 5
 LARGEST_DIFFERENCE = 1e-4
 
-PROBABILITIES = (
+PROBABILITIES = Notice(
     "The outputs look like probabilities: they are not negative and add up to 1. Attacks expect logits, and "
-    "cross-entropy of probabilities has almost no gradient. Remove the softmax from the model."
+    "cross-entropy of probabilities has almost no gradient. Remove the softmax from the model.",
+    id="probabilities",
 )
 
 
@@ -64,21 +66,23 @@ def scale_warnings(logits, labels) -> list[str]:
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
     if like_probabilities(logits):
         return [PROBABILITIES]
-    found = []
+    found: list[str] = []
     largest = np.abs(logits).max()
     if largest <= 1 + 1e-5:
-        found.append(
+        text = (
             f"Cosine logits at scale 1: no logit exceeds {largest:.3g}, so attacks on cross-entropy "
             "under-estimate. Use a loss that does not depend on the scale (apgd-dlr, cw-linf), or a larger "
             "logit_scale."
         )
+        found.append(Notice(text, id="cosine-logits"))
     saturated = saturated_share(logits, labels)
     if saturated > 0.01:
-        found.append(
+        text = (
             f"{saturated:.1%} of the examples have a margin of {SATURATED_MARGIN:g} or more, where "
             "cross-entropy is zero in float32 and its gradient vanishes. Use a loss that does not "
             "depend on the scale (apgd-dlr, cw-linf), or a smaller logit_scale."
         )
+        found.append(Notice(text, id="saturated-margins"))
     return found
 
 

@@ -1,0 +1,39 @@
+"""Warnings of a result: texts with ids, and what each id means."""
+
+#: The id of a warning that has no other: one of an older format, or a user's own text.
+UNNAMED = "unnamed"
+#: Every id that athe_tf gives, and what it means. An id stays the same when the text of its warning changes.
+WARNINGS = {
+    "cosine-logits": "The logits are cosines without a scale, on which cross-entropy is a weak objective.",
+    "fewer-classes": "The data set has fewer classes than the model.",
+    "input-range": "The model seems to expect other inputs than images in [0, 1].",
+    "log-probabilities": "The model ends with a softmax, and the logarithms of its outputs were attacked.",
+    "masked-gradients": "A converted file seems more robust than the model that it was made of.",
+    "no-parent": "A file without gradients was attacked without the model that it was made of.",
+    "probabilities": "The outputs look like probabilities, and attacks expect logits.",
+    "randomized-model": "The logits change from pass to pass, so an image may survive by luck.",
+    "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
+    "single-shard": "The numbers cover only one shard of the images.",
+}
+
+
+class Notice(str):
+    """A warning: a text with an id that stays the same when the text changes.
+
+    Example:
+
+    >>> warning = Notice("The logits of 3 images change from pass to pass.", id="randomized-model")
+    >>> warning.id, warning.endswith("pass.")
+    ('randomized-model', True)
+
+    Args:
+        text: What a reader should know.
+        id: A short name for programs; athe_tf itself gives those in `WARNINGS`.
+    """
+
+    id: str
+
+    def __new__(cls, text: str, id: str = UNNAMED):
+        notice = super().__new__(cls, text)
+        notice.id = id
+        return notice
