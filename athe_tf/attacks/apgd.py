@@ -14,9 +14,9 @@ from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.gradients import mean_gradient
 from athe_tf.attacks.engine.loop import LoopResult, shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient_attack import GradientAttack
 from athe_tf.attacks.targets import TargetRounds
+from athe_tf.models.victim import Victim
 from athe_tf.threat import ThreatModel, threat_model
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.where import where_rows

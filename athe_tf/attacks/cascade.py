@@ -7,8 +7,8 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_pass
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.engine.victim import victim as as_victim
+from athe_tf.models.victim import Victim
+from athe_tf.saving.opening import victim as as_victim
 from athe_tf.utils.errors import InputError, NotApplicable, check
 from athe_tf.utils.images_and_labels import checked_batch
 

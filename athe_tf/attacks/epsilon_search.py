@@ -10,8 +10,8 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.loop import whole_batches
 from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.schedule import Schedule, schedule_of
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError, check

@@ -7,9 +7,9 @@ from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.gradients import inner_product
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
 from athe_tf.attacks.targets import TargetRounds
+from athe_tf.models.victim import Victim
 from athe_tf.threat import flat, per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check

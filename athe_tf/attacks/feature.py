@@ -10,9 +10,9 @@ import tensorflow as tf
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense, unit_vectors
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.images_and_labels import checked_batch

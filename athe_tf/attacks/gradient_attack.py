@@ -10,8 +10,8 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import best_round, gradient_of, repeated
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.registry import AttackOptions
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.choices import check_logit_scale
 from athe_tf.utils.errors import check_choice

@@ -11,8 +11,8 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import finite_gradient, inner_product
 from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.losses import true_logit
+from athe_tf.models.victim import Victim
 from athe_tf.threat import TINY, ThreatModel
 from athe_tf.utils.where import where_rows
 

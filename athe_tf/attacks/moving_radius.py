@@ -10,8 +10,8 @@ from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.gradients import gradient_of
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import TINY, per_example
 from athe_tf.utils.errors import check
 from athe_tf.utils.where import where_rows

@@ -9,8 +9,8 @@ from athe_tf.attacks.black_box import query_budget
 from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult, misclassified
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils.where import where_rows
 

@@ -10,8 +10,8 @@ from athe_tf.attacks.constraint_relaxation import ConstraintRelaxation, closest_
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.square import Square
+from athe_tf.models.victim import Victim
 
 # The detector's margin, as a share of that of the gradient attacks, below which gradients mislead.
 MISLED = 0.75

@@ -7,8 +7,8 @@ import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.engine.victim import victim as as_victim
+from athe_tf.models.victim import Victim
+from athe_tf.saving.opening import victim as as_victim
 from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import checked_batch
 

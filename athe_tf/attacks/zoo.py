@@ -9,7 +9,7 @@ from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.gradients import Adam
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.threat import flat
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check_choice

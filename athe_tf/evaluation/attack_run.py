@@ -11,7 +11,6 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.engine.schedule import schedule_of
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial
 from athe_tf.evaluation.inputs import EvaluationInputs
@@ -20,6 +19,7 @@ from athe_tf.evaluation.progress import EvaluationProgress
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
 from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFolder
 from athe_tf.jobs.shard import WHOLE, Shard
+from athe_tf.models.victim import Victim
 from athe_tf.results.result import AttackOutcome
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number

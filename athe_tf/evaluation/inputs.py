@@ -10,9 +10,9 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.model_checks import zero_gradients
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.attacks.engine.schedule import schedule_of
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation import model_diagnosis
 from athe_tf.models.digest import identify
+from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import checked_batch

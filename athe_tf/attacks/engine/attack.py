@@ -24,6 +24,8 @@ from athe_tf.utils.images_and_labels import checked_batch
 from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
 
+victim = as_victim  # public as `athe_tf.attacks.victim`
+
 
 class Attack(ReprFromArguments):
     """Finds, inside a threat model, an image that a model misclassifies.

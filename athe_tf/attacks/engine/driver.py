@@ -29,9 +29,9 @@ from athe_tf.attacks.engine.results import (
     Stage,
     misclassified,
 )
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
+from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.images_and_labels import check_classes

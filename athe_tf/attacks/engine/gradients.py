@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.threat import flat
 from athe_tf.utils import replicas
 from athe_tf.utils.errors import NoGradients

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.gradients import gradient_of
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.utils.errors import InputError
 
 # Beyond this margin a float32 cross-entropy is exactly zero, or about to be.

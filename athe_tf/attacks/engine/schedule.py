@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 
 if TYPE_CHECKING:
     from athe_tf.attacks.engine.attack import Attack
