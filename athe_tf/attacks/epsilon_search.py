@@ -9,7 +9,7 @@ from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.loop import whole_batches
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.schedule import Schedule, schedule_of
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.models.victim import Victim
 from athe_tf.threat import per_example
@@ -67,7 +67,7 @@ class EpsilonSearch(MinimumNormAttack):
 
     def check_victim(self, victim: Victim) -> None:
         self.inner.check_victim(victim)
-        schedule = schedule_of(self.inner)
+        schedule = self.inner.schedule
         if schedule.memory_columns(victim) or len(schedule.members(victim)) > 1:
             raise InputError(
                 f"A search over epsilon needs an attack whose rounds do not depend on each other. Received: "
@@ -135,7 +135,7 @@ class EpsilonSearch(MinimumNormAttack):
 
 def _check_inner(inner: Attack) -> None:
     fixed = inner.in_ball and not isinstance(inner, MinimumNormAttack)
-    if not fixed or type(schedule_of(inner)).prepare is not Schedule.prepare:
+    if not fixed or type(inner.schedule).prepare is not Schedule.prepare:
         raise InputError(
             "A search over epsilon needs an attack with a fixed radius that prepares nothing beforehand. "
             f"Received: attack={inner.name!r}. Use one such as 'pgd-20', 'apgd-ce' or 'square'."

@@ -380,8 +380,8 @@ SLIPS = (
     Slip(
         "A65",
         HERE + "engine/driver.py",
-        "attack.round_passes(task.victim) <= task.max_passes",
-        "attack.round_passes(task.victim) < task.max_passes",
+        "attack.round_passes(victim) <= max_passes",
+        "attack.round_passes(victim) < max_passes",
         BUDGET,
     ),
     Slip("A66", HERE + "engine/driver.py", "needed = 1 + math.ceil(", "needed = math.ceil(", BUDGET),

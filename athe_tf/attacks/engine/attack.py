@@ -13,7 +13,7 @@ from athe_tf.attacks.engine.arguments import ReprFromArguments
 from athe_tf.attacks.engine.driver import craft_in_parallel
 from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.results import AttackResult, Costs, Precomputed, RoundResult, misclassified
-from athe_tf.attacks.engine.schedule import Schedule, schedule_of
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.models.victim import Victim, attack_dtype, victim_of
 from athe_tf.saving.opening import victim as as_victim
 from athe_tf.threat import threat_model
@@ -67,15 +67,15 @@ class Attack(ReprFromArguments):
     number_argument = "steps"
     #: Number of starts; an argument of the attacks that can restart.
     restarts = 1
-    #: How its rounds follow each other, where restarts one after another do not describe it.
-    schedule_class: type[Schedule] | None = None
+    #: How its rounds follow each other; by default restarts, one after another.
+    schedule_class: type[Schedule] = Schedule
 
     def __init__(self, epsilon, norm: str = "linf", targeted: bool = False):
         self.threat = threat_model(norm, epsilon)
         self.targeted = targeted
         names = ", ".join(self.norms)
         check(norm in self.norms, f"Attack '{self.name}' exists in {names} only. Received: norm={norm!r}.")
-        self.schedule: Any = None if self.schedule_class is None else self.schedule_class(self)
+        self.schedule: Any = self.schedule_class(self)
         self._compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @property
@@ -211,8 +211,7 @@ class Attack(ReprFromArguments):
                 return self.craft(victim, x, y, ids, seed)
             return craft_in_parallel(lambda a, b, c: self.craft(victim, a, b, c, seed), x, y, ids)
         self.check_victim(victim)
-        if self.schedule is not None:
-            self.schedule.prepare(victim, x, y, batch_size=len(x))
+        self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
         return self.compiled(victim, x.shape, "craft")(x, y, ids, seed)
 
@@ -265,9 +264,8 @@ class Attack(ReprFromArguments):
             labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
             further = []
             if which == "run_round":
-                schedule = schedule_of(self)
-                further.append(tf.TensorSpec([None] if schedule.rounds_in_parallel else [], tf.int32))
-                columns = schedule.memory_columns(victim)
+                further.append(tf.TensorSpec([None] if self.schedule.rounds_in_parallel else [], tf.int32))
+                columns = self.schedule.memory_columns(victim)
                 further += [tf.TensorSpec([None, columns], tf.float32)] if columns else []
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(victim)

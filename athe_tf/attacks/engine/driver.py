@@ -72,31 +72,27 @@ def run(task: RunSpec, state=None) -> AttackResult:
     """
     attack, victim, precomputed, schedule = task.attack, task.victim, task.precomputed, task.attack.schedule
     first = slice(task.batch_size)
-    told = [] if schedule is None else schedule.check_model(victim, task.x[first], task.y[first], precomputed)
+    told = schedule.check_model(victim, task.x[first], task.y[first], precomputed)
     if precomputed is None:
         result, _ = clean_pass(victim, task.x, task.y, task.batch_size, attack.succeeded)
     else:
         result = AttackResult.before(task.x, precomputed.correct if attack.targeted else ~precomputed.correct)
-    members = [attack] if schedule is None else schedule.members(victim)
+    members = schedule.members(victim)
     for member in members:
         if victim not in member._compiled:  # else it was checked before
             member.check_victim(victim)
     add_stages(result, members, victim, task.max_passes)
-    budget = None if task.max_passes is None else _pass_budget(task, members[0], result)
+    budget = None if task.max_passes is None else _pass_budget(task.max_passes, victim, members[0], result)
     saved = None if state is None else _open_state(task, state, result)
-    report = None if task.progress is None else _progress_report(task, members, result)
+    report = None if task.progress is None else _progress_report(task.progress, victim, members, result)
     for member, stage in zip(members, result.stages, strict=True):
         if not result.success.all():
-            admitted = None if schedule is None else schedule.eligible_images(member, result)
-            memory = result.memory.get(member.name)
-            _Stage(task, member, stage, result, budget, member.schedule, memory, admitted).run(saved, report)
-    if schedule is not None:
-        chosen = np.arange(len(task.x)) < task.batch_size
-        chosen = chosen if precomputed is None or precomputed.checked is None else precomputed.checked
-        result.queries[chosen] += schedule.check_passes[0]
-        result.gradients[chosen] += schedule.check_passes[1]
-    if schedule is not None or task.max_passes is not None:
-        result.notes = remarks(attack, victim, result, task.max_passes, told)
+            admitted = schedule.eligible_images(member, result)
+            _Stage(task, member, stage, result, budget, admitted).run(saved, report)
+    checked = first if precomputed is None or precomputed.checked is None else precomputed.checked
+    result.queries[checked] += schedule.check_passes[0]
+    result.gradients[checked] += schedule.check_passes[1]
+    result.notes = remarks(attack, victim, result, task.max_passes, told)
     return result
 
 
@@ -119,7 +115,7 @@ def remarks(
             f"{count} of {len(result.success)} images reached the budget of {max_passes} passes "
             "before the attack was over and count as robust: the accuracy is an upper bound."
         )
-    return told if attack.schedule is None else attack.schedule.remarks(victim, result, told)
+    return attack.schedule.remarks(victim, result, told)
 
 
 def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | None) -> None:
@@ -128,7 +124,7 @@ def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | 
     for member in members:
         result.stages.append(Stage(member.name, first, member.rounds(victim)))
         first += result.stages[-1].rounds
-        columns = 0 if member.schedule is None else member.schedule.memory_columns(victim)
+        columns = member.schedule.memory_columns(victim)
         if columns:
             result.memory[member.name] = np.full((len(result.success), columns), np.inf, np.float32)
     for name, wanted in ((STOPPED, max_passes is not None), (JUDGE, victim.source is not victim)):
@@ -145,21 +141,21 @@ class _Stage:
     stage: Stage
     result: AttackResult
     budget: Callable | None
-    schedule: Any
-    memory: np.ndarray | None
     admitted: np.ndarray | None
+
+    def __post_init__(self):
+        self.schedule = self.attack.schedule
+        self.memory = self.result.memory.get(self.attack.name)
 
     def run(self, saved: AttackState | None, report: Callable | None) -> None:
         """Runs round after round, until none or no image is left."""
         result, first = self.result, self.stage.first
-        if self.schedule is not None:
-            self._prepare()
+        self._prepare()
         index = 0
         began = time.perf_counter()
         while index < self.stage.rounds and not result.success.all():
             survivors = result.survivors(first + index)
-            simple = self.schedule is self.budget is self.admitted is None
-            groups = [survivors] if simple else self._groups(survivors, index)
+            groups = self._groups(survivors, index)
             for solved in self._outcomes(groups, index):
                 self.stage.seconds += time.perf_counter() - began
                 began = time.perf_counter()
@@ -187,9 +183,7 @@ class _Stage:
         an interruption are among them, so that a resumed run forms the same batches.
         """
         groups = [self._rows(survivors, index)]
-        if self.schedule is None or self.budget is not None:
-            return groups
-        most = self.schedule.independent_rounds(self.task.victim, index)
+        most = self.schedule.independent_rounds(self.task.victim, index) if self.budget is None else 1
         while len(groups) < most:
             rows = self._rows(survivors, index + len(groups))
             if sum(map(len, groups)) + len(rows) > self.task.batch_size:
@@ -224,14 +218,15 @@ class _Stage:
     def _workers(self, images: np.ndarray, rounds: np.ndarray) -> list[Callable]:
         """Functions that run the rounds of a batch: one for each device, or as many as there are streams."""
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
-        in_parallel = self.schedule is not None and self.schedule.rounds_in_parallel
 
         def worker(victim, device=None):
             function = self.attack.compiled(victim, task.x.shape, "run_round")
 
             def one_batch(batch):
                 rows = images[batch]
-                number = tf.constant(rounds[batch] if in_parallel else rounds[batch[0]], tf.int32)
+                number = tf.constant(
+                    rounds[batch] if self.schedule.rounds_in_parallel else rounds[batch[0]], tf.int32
+                )
                 memory = [] if self.memory is None else [tf.constant(self.memory[rows])]
                 names = tf.constant(task.ids[rows], tf.int64)
                 with contextlib.nullcontext() if device is None else tf.device(device):
@@ -308,11 +303,10 @@ def map_batches(workers: Sequence[Callable], batches: Iterable) -> Iterator[tupl
         finally:
             free.put(worker)
 
-    work = workers[0] if len(set(workers)) == 1 else next_free
     with ThreadPoolExecutor(len(workers)) as pool:
         in_flight: collections.deque = collections.deque()
         for batch in batches:
-            in_flight.append((batch, pool.submit(work, batch)))
+            in_flight.append((batch, pool.submit(next_free, batch)))
             if len(in_flight) > len(workers):
                 done, future = in_flight.popleft()
                 yield done, future.result()
@@ -320,18 +314,15 @@ def map_batches(workers: Sequence[Callable], batches: Iterable) -> Iterator[tupl
             yield batch, future.result()
 
 
-def _progress_report(task: RunSpec, members, result: AttackResult) -> Callable:
+def _progress_report(tell: Callable, victim: Victim, members, result: AttackResult) -> Callable:
     """A function that reports progress in passes of the network: those done, and the most that are left.
 
     What is left assumes that no further adversarial example is found, so it only ever shrinks.
     """
     pairs = zip(members, result.stages, strict=True)
-    costs = [member.round_passes(task.victim) for member, stage in pairs for _ in range(stage.rounds)]
+    costs = [member.round_passes(victim) for member, stage in pairs for _ in range(stage.rounds)]
     # The passes of each round and all later ones.
     ahead = np.append(np.cumsum(costs[::-1])[::-1], 0.0)
-
-    tell = task.progress
-    assert tell is not None
 
     def report():
         robust, done = ~result.success, float(result.passes.sum())
@@ -340,23 +331,22 @@ def _progress_report(task: RunSpec, members, result: AttackResult) -> Callable:
     return report
 
 
-def _pass_budget(task: RunSpec, first, result: AttackResult) -> Callable:
+def _pass_budget(max_passes: int, victim: Victim, first, result: AttackResult) -> Callable:
     """A function from an attack and a round to the images that can afford it.
 
     A round is not begun if it might exceed the budget, so no image ever goes through more passes.
     """
-    assert task.max_passes is not None
-    needed = 1 + math.ceil(first.round_passes(task.victim))
-    if task.max_passes < needed:
+    needed = 1 + math.ceil(first.round_passes(victim))
+    if max_passes < needed:
         raise InputError(
             f"`max_passes` must allow for the first round of '{first.name}', which takes up to {needed} "
-            f"passes per image. Received: max_passes={task.max_passes}. Allow more, or use fewer steps."
+            f"passes per image. Received: max_passes={max_passes}. Allow more, or use fewer steps."
         )
     # In the memory of the result, and so in the state file: an image that is stopped stays so.
     stopped = result.memory[STOPPED][:, 0]
 
     def allows(attack, round_index: int) -> np.ndarray:
-        affordable = result.passes + attack.round_passes(task.victim) <= task.max_passes
+        affordable = result.passes + attack.round_passes(victim) <= max_passes
         # Images that went through this round before an interruption could afford it.
         exhausted = ~affordable & (result.rounds <= round_index) & ~result.success
         stopped[exhausted] = 1.0
@@ -389,14 +379,7 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
     model = identify(task.victim) if model is None else model
     if model is None:
         return None
-    saved = AttackState(Journal(path, _identity(task, model)), result)
-    saved.restore()
-    return saved
-
-
-def _identity(task: RunSpec, model: str) -> dict:
-    """What the state of a task belongs to."""
-    return {
+    identity = {
         **source_of(type(task.attack)),
         "attack": task.attack.name,
         **task.attack.settings(),
@@ -406,6 +389,9 @@ def _identity(task: RunSpec, model: str) -> dict:
         "model": model,
         **({} if task.max_passes is None else {"max_passes": int(task.max_passes)}),
     }
+    saved = AttackState(Journal(path, identity), result)
+    saved.restore()
+    return saved
 
 
 def usable_cores() -> int:
