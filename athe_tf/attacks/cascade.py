@@ -41,16 +41,15 @@ class CascadeSchedule(Schedule):
             model_checks.check_logits(logits)
             notes = model_checks.scale_warnings(logits, y)
             deterministic = model_checks.deterministic_logits(victim, x)
+            flat = model_checks.zero_gradients(victim, x, y)
         else:
             notes, deterministic = list(precomputed.warnings), precomputed.deterministic
+            flat = precomputed.zero_gradients()
         if not deterministic and not self.attack.averages:
             notes.append(
                 "The logits of the model change from pass to pass. Use 'autoattack-rand', which averages "
                 f"{EOT_SAMPLES} passes; {self.attack.title} over-estimates its robustness."
             )
-        flat = (
-            model_checks.zero_gradients(victim, x, y) if precomputed is None else precomputed.zero_gradients()
-        )
         if flat > 0:
             notes.append(
                 f"{flat:.1%} of the images have a zero gradient. Gradient attacks cannot move them; trust "

@@ -18,11 +18,9 @@ from athe_tf.utils.errors import check_choice
 from athe_tf.utils.options import check_option
 from athe_tf.utils.where import where_rows
 
-SELECTIONS = ("any", "last")
-
 
 class GradientAttack(Attack):
-    """An attack that climbs a loss of the logits by its gradient; `IterativeAttack` explains its arguments.
+    """An attack that climbs a loss of the logits by its gradient; `PGD` explains its arguments.
 
     A subclass implements one round in `climb`. A variant overrides, with the same signatures in all attacks:
     `clean_inputs` and `round_inputs`, what the loss compares the logits with; `round_seed`; `loss_logits`,
@@ -147,13 +145,7 @@ class IterativeAttack(GradientAttack):
         epsilon: Radius of the ball, in pixels of [0, 1].
         norm: `"linf"` (default), `"l2"` or `"l1"`.
         steps: Number of steps; 0 returns the start.
-        loss: `"ce"` (default), `"margin"`, `"dlr"`, `"kl"`, `"he"`, or a function of
-            `(logits, labels, reference)` that returns one value per example.
-        logit_scale: The scale of the logits that the loss sees: `"model"` (default), or a number in place of
-            a hypersphere head's.
-        restarts: Number of starts. Defaults to 1.
-        select: In evaluation, whether `"any"` iterate may succeed (default) or only the `"last"`.
-        targeted: Take `y` as the classes to reach. Defaults to `False`.
+        loss, logit_scale, restarts, select, targeted: As in `PGD`, with the same defaults.
     """
 
     def __init__(
@@ -170,7 +162,7 @@ class IterativeAttack(GradientAttack):
     ):
         super().__init__(epsilon, norm, loss, logit_scale, restarts, targeted)
         check_option(AttackOptions, "steps", steps)
-        check_choice("select", select, SELECTIONS)
+        check_choice("select", select, ("any", "last"))
         self.steps, self.select = int(steps), select
 
     def initial_point(self, x, ids, seed):

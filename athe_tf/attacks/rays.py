@@ -135,10 +135,9 @@ def _along(images, signs, radius):
 
 
 class Blocks:
-    """The dyadic divisions of an image: at level l there are 2^l blocks of entries, channel by channel.
+    """The dyadic divisions of an image `[height, width, channels]`.
 
-    Args:
-        shape: `[height, width, channels]`.
+    At level l there are 2^l blocks of entries, channel by channel.
     """
 
     def __init__(self, shape):
@@ -151,7 +150,7 @@ class Blocks:
         self.last_level = (self.size - 1).bit_length()
 
     def flip(self, signs, level, block):
-        """`signs` with those of one block turned; level and block are the image's own."""
+        """`signs`, flipped in one block; level and block are the image's own."""
         size = self._block_size(level)
         start = per_example(block * size)
         inside = (start <= self.place) & (self.place < start + per_example(size))

@@ -118,12 +118,7 @@ class Square(BlackBoxAttack):
 
 
 class Windows:
-    """Squares in an image: how large at each stage, and where.
-
-    Args:
-        attack: The attack.
-        shape: `[height, width, channels]`.
-    """
+    """Squares in an image `[height, width, channels]`: how large at each stage, and where."""
 
     smallest = 1
 

@@ -15,8 +15,6 @@ from athe_tf.utils import rng
 from athe_tf.utils.errors import check_choice
 from athe_tf.utils.where import where_rows
 
-MODES = ("linf", "threshold")
-
 # Two probes, a test if one of them is wrong, and the test of the last iterate.
 MAX_QUERIES_PER_UPDATE = 4
 
@@ -79,7 +77,7 @@ class ZOO(BlackBoxAttack):
         targeted: bool = False,
     ):
         super().__init__(epsilon, norm, targeted)
-        check_choice("mode", mode, MODES)
+        check_choice("mode", mode, ("linf", "threshold"))
         check_positive(sigma=sigma)
         self.n_queries = query_budget(n_queries, minimum=1 + MAX_QUERIES_PER_UPDATE)
         self.mode, self.sigma, self.learning_rate = mode, sigma, learning_rate

@@ -73,8 +73,10 @@ class Attack(ReprFromArguments):
     def __init__(self, epsilon, norm: str = "linf", targeted: bool = False):
         self.threat = threat_model(norm, epsilon)
         self.targeted = targeted
-        names = ", ".join(self.norms)
-        check(norm in self.norms, f"Attack '{self.name}' exists in {names} only. Received: norm={norm!r}.")
+        known = " or ".join(map(repr, self.norms))
+        check(
+            norm in self.norms, f"Attack '{self.name}' supports only norm={known}. Received: norm={norm!r}."
+        )
         self.schedule: Any = self.schedule_class(self)
         self._compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -89,7 +91,7 @@ class Attack(ReprFromArguments):
         return self.threat.norm
 
     def rounds(self, victim: Victim) -> int:
-        """The largest number of rounds; by default that of restarts."""
+        """The largest number of rounds; by default the number of restarts."""
         return self.restarts
 
     def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
@@ -104,7 +106,7 @@ class Attack(ReprFromArguments):
         return Costs(getattr(self, "steps", None) or 1, forward=1, backward=1)
 
     def craft(self, victim: Victim, x, y, ids, seed):
-        """Adversarial images for training; graph code. By default, those of all rounds one after another."""
+        """Adversarial images for training; graph code. By default, from all rounds one after another."""
         best, solved = x, tf.zeros(tf.shape(x)[:1], tf.bool)
         for round_index in range(self.rounds(victim)):
             found = self.run_round(victim, x, y, ids, seed, round_index)

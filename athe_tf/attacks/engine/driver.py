@@ -36,8 +36,8 @@ from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.images_and_labels import check_classes
 
-# Of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and more
-# streams gain nothing. An accelerator queues its work anyway, and gets one stream.
+# Streams of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and
+# more gain nothing. An accelerator queues its work anyway, and gets one stream.
 STREAMS = 2
 # Below this, half of a training batch is too small to be worth its own operations in the graph.
 SMALLEST_HALF = 16
@@ -66,9 +66,7 @@ class RunSpec:
 def run(task: RunSpec, state=None) -> AttackResult:
     """Attacks all images that are classified correctly, and returns the outcome for each image.
 
-    Args:
-        task: What to do.
-        state: Path of a file that keeps the state, or `None`.
+    `state` is the path of a file that keeps the state, or `None`.
     """
     attack, victim, precomputed, schedule = task.attack, task.victim, task.precomputed, task.attack.schedule
     first = slice(task.batch_size)
@@ -101,12 +99,7 @@ def remarks(
 ) -> list[str]:
     """What a reader must know about a result on all images, as sentences.
 
-    Args:
-        attack: The attack.
-        victim: The model.
-        result: The result.
-        max_passes: The budget of passes, if there was one.
-        about_model: What the schedule's `check_model` found.
+    `about_model` is what the schedule's `check_model` found.
     """
     told = [*about_model]
     count = 0 if max_passes is None else int(result.memory[STOPPED].sum())
@@ -224,15 +217,12 @@ class _Stage:
 
             def one_batch(batch):
                 rows = images[batch]
-                number = tf.constant(
-                    rounds[batch] if self.schedule.rounds_in_parallel else rounds[batch[0]], tf.int32
-                )
+                number = rounds[batch] if self.schedule.rounds_in_parallel else rounds[batch[0]]
+                names, number = tf.constant(task.ids[rows], tf.int64), tf.constant(number, tf.int32)
                 memory = [] if self.memory is None else [tf.constant(self.memory[rows])]
-                names = tf.constant(task.ids[rows], tf.int64)
                 with contextlib.nullcontext() if device is None else tf.device(device):
-                    return function(
-                        tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, seed, number, *memory
-                    )
+                    x, y = tf.constant(task.x[rows]), tf.constant(task.y[rows])
+                    return function(x, y, names, seed, number, *memory)
 
             return one_batch
 
@@ -394,18 +384,13 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
     return saved
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on; fewer than the machine has in a container or under `taskset`."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @functools.cache
 def stream_count() -> int:
     """The number of streams on this machine."""
     accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU")
-    return 1 if accelerated or usable_cores() < STREAMS else STREAMS
+    # Those that this process may use: fewer than the machine has in a container or under `taskset`.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if accelerated or cores < STREAMS else STREAMS
 
 
 def craft_in_parallel(craft: Callable, x, y, ids):

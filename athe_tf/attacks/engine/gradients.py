@@ -11,7 +11,7 @@ from athe_tf.utils import replicas
 from athe_tf.utils.errors import NoGradients
 from athe_tf.utils.where import where_rows
 
-# Of Adam.
+# The decays of Adam.
 MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
 
 

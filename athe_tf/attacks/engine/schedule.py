@@ -15,9 +15,6 @@ class Schedule:
     """What a run asks about the rounds of an attack: here they are restarts, one after another.
 
     A subclass overrides the answers that differ.
-
-    Args:
-        attack: The attack.
     """
 
     #: Whether several rounds of an image can be in one batch: `run_round` then takes a round for each image.
