@@ -51,10 +51,8 @@ def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: flo
         label_smoothing: Probability taken from the true class and distributed over all `L` classes.
             Defaults to 0.
     """
-    classes = logits.shape[-1]
-    labels = checked_labels(labels, classes)
-    losses = crossentropy_of_classes(labels, logits, shift, label_smoothing)
-    return _unless_invalid(losses, (labels >= 0) & (labels < classes))
+    labels = checked_labels(labels, logits.shape[-1])
+    return _unless_invalid(labels, logits, crossentropy_of_classes(labels, logits, shift, label_smoothing))
 
 
 def crossentropy_of_classes(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> Any:
@@ -75,13 +73,13 @@ def _crossentropy_of_target(target, logits, label_smoothing: float) -> Any:
     return -ops.sum(target * log_probabilities, axis=-1)
 
 
-def _unless_invalid(losses, valid) -> Any:
+def _unless_invalid(labels, logits, losses) -> Any:
     """The losses, and NaN for labels that are not valid, where XLA has no assertions."""
-    return ops.where(valid, losses, float("nan"))
+    return ops.where((labels >= 0) & (labels < logits.shape[-1]), losses, float("nan"))
 
 
 def add_margin(target, logits, margin, scale: float, form: str = "cosine") -> Any:
-    """Logits that are harder to get right: those of the true class lose a margin.
+    """Logits that are harder to get right: the true class loses a margin.
 
     With one-hot labels only the true logit changes. With soft labels, as of mixup, every logit moves the
     share of the way that its class has of the label.
@@ -94,7 +92,7 @@ def add_margin(target, logits, margin, scale: float, form: str = "cosine") -> An
 
     Args:
         target: Labels as probabilities `[N, L]`; one-hot for a class.
-        logits: `[N, L]`, those of a `CosineDense` with the same `scale`.
+        logits: `[N, L]`, from a `CosineDense` with the same `scale`.
         margin: A number, or one for each class.
         scale: The scale of the head.
         form: See `MarginCrossentropy`. Defaults to `"cosine"`.
@@ -182,7 +180,7 @@ def logit_pairing(logits, other_logits, form: str = "mse") -> Any:
 class MarginCrossentropy(keras.losses.Loss):
     """Cross-entropy that asks for a margin: Eq. 6 of the hypersphere-embedding paper.
 
-    The logits are those of `athe_tf.CosineDense`, which are already scaled. The logit of the true class is
+    The logits come from `athe_tf.CosineDense` and are already scaled. The logit of the true class is
     made smaller before a stable cross-entropy from logits. The margin is used in training only, not for
     predictions and attacks. With theta the angle between the features and the true class:
 
@@ -209,7 +207,7 @@ class MarginCrossentropy(keras.losses.Loss):
         margin: The m of the paper: a difference of cosines for `"cosine"` (0.2 in the HE paper, 0.35 in
             CosFace), of angles in radians for the others (0.1 in m-HE, 0.5 in ArcFace). A sequence has one
             margin for each class, for example larger ones for rare classes. Defaults to `0.2`.
-        scale: The s of the paper, that of the head. Defaults to `15.0`.
+        scale: The s of the paper, the head's scale. Defaults to `15.0`.
         label_smoothing: Probability distributed uniformly over all classes. Defaults to `0.0`.
         form: `"cosine"` (default), `"angle"` or `"arc"`.
 
@@ -273,21 +271,17 @@ class MarginCrossentropy(keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
-        self._check_classes(y_pred.shape[-1])
-        if _are_probabilities(y_true, y_pred):
+        classes = y_pred.shape[-1]
+        self._check_classes(classes)
+        if y_true.ndim == y_pred.ndim and y_true.shape[-1] == classes and classes != 1:
             return self._of_target(checked_probabilities(y_true), y_pred)
         check(
             y_true.ndim != y_pred.ndim or y_true.shape[-1] in (1, None),
             f"Expected labels as integers of shape [batch], or as probabilities of shape {y_pred.shape}. "
             f"Received: the shape {y_true.shape}. Give the model one logit per class.",
         )
-        labels = ops.reshape(y_true, ops.shape(y_pred)[:-1])
-        if self.form != "arc" and not isinstance(self.margin, list):
-            return margin_crossentropy(labels, y_pred, self.scale * self.margin, self.label_smoothing)
-        classes = y_pred.shape[-1]
-        labels = checked_labels(labels, classes)
-        losses = self._of_target(_one_hot(labels, y_pred), y_pred)
-        return _unless_invalid(losses, (labels >= 0) & (labels < classes))
+        labels = checked_labels(ops.reshape(y_true, ops.shape(y_pred)[:-1]), classes)
+        return _unless_invalid(labels, y_pred, self._of_target(_one_hot(labels, y_pred), y_pred))
 
     def _of_target(self, target, logits) -> Any:
         harder = add_margin(target, logits, self.margin, self.scale, self.form)
@@ -338,11 +332,6 @@ def _checked_margin(margin: Any, form: str) -> float | list[float]:
         f"A margin of angles must not exceed pi. Received: margin={margin}.",
     )
     return values.tolist()
-
-
-def _are_probabilities(y_true, y_pred) -> bool:
-    classes = y_pred.shape[-1]
-    return y_true.ndim == y_pred.ndim and y_true.shape[-1] == classes and classes != 1
 
 
 def _only_head(model_or_layer) -> CosineDense:

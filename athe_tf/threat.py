@@ -91,7 +91,7 @@ class ThreatModel:
 
         Args:
             delta: Perturbations `[N, H, W, C]`.
-            epsilon: Another radius than that of the threat model, or one per example, `[N, 1, 1, 1]`.
+            epsilon: Another radius than the threat model's, or one per example, `[N, 1, 1, 1]`.
         """
         return self._into_ball(delta, self.epsilon if epsilon is None else epsilon)
 

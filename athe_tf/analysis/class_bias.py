@@ -10,7 +10,7 @@ from athe_tf.analysis.result import AnalysisResult
 from athe_tf.analysis.subject import Subject, function_of
 
 if TYPE_CHECKING:
-    from athe_tf.attacks.engine.victim import Victim
+    from athe_tf.models.victim import Victim
 
 
 class ClassBias(AnalysisResult):
@@ -105,8 +105,8 @@ def _equal_lengths(subject: Subject, weights) -> "Victim | None":
     """The model with class weights of equal length; `None` if they are."""
     import tensorflow as tf
 
-    from athe_tf.attacks.engine.victim import Victim
     from athe_tf.layers.cosine_dense import CosineDense
+    from athe_tf.models.victim import Victim
 
     head, victim = subject.victim.head, subject.victim
     if isinstance(head, CosineDense) and head.normalize_weights:

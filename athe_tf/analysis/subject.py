@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from athe_tf.analysis.weights import WeightLoss
-    from athe_tf.attacks.engine.victim import Victim
     from athe_tf.attacks.gradient import PGD
+    from athe_tf.models.victim import Victim
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -236,8 +236,8 @@ def checked_victim(kind: type[AnalysisResult], own, model) -> "Victim":
     """The model as a victim; raises `InputError` unless it has what the analysis needs."""
     import keras
 
-    from athe_tf.attacks.engine.victim import victim
     from athe_tf.evaluation.measures import ANGULAR_HEADS, head_of
+    from athe_tf.saving.opening import victim
 
     found, needs = victim(model), kind.requirement(own)
     if needs in ("features", "angles"):

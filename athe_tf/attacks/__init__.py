@@ -25,11 +25,11 @@ adversarial images, or `run` it for the outcome of each image.
 
 What families share: `gradient_attack.py`, `minimum_norm.py`, `black_box.py`, `cascade.py`,
 `targets.py`, `losses.py` (what is maximized) and `box_projection.py`. The machinery is in
-`engine/`: `attack.py` (the contract), `arguments.py` (`repr` and settings), `victim.py` (what an attack sees
-of a model), `loop.py` (a loop whose batch shrinks, and which counts passes), `driver.py` (runs an attack over
-a set of images), `schedule.py` (special orders of rounds), `results.py`, `attack_state.py` (the state of a
-run in a file), `gradients.py` and `model_checks.py`. The ball is in
-`athe_tf/threat.py`. A new attack is one new file and one entry in `registry.py`.
+`engine/`: `attack.py` (the contract), `arguments.py` (`repr` and settings), `loop.py` (a loop whose batch
+shrinks, and which counts passes), `driver.py` (runs an attack over a set of images), `schedule.py` (special
+orders of rounds), `results.py`, `attack_state.py` (the state of a run in a file), `gradients.py` and
+`model_checks.py`. What an attack sees of a model is `athe_tf/models/victim.py`, the ball `athe_tf/threat.py`.
+A new attack is one new file and one entry in `registry.py`.
 """
 
 import lazy_loader

@@ -3,9 +3,8 @@ from .autoattack import AutoAttack
 from .carlini_wagner import CWL2
 from .constraint_relaxation import ConstraintRelaxation
 from .deepfool import DeepFool
-from .engine.attack import Attack
+from .engine.attack import Attack, Victim, victim
 from .engine.results import AttackResult, RoundResult
-from .engine.victim import Victim, victim
 from .epsilon_search import EpsilonSearch
 from .estimated_gradient import NES, SPSA
 from .fab import FAB, TargetedFAB

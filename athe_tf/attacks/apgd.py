@@ -13,10 +13,10 @@ from athe_tf.attacks.apgd_steps import Iterate, StepPolicy, choose, step_policy
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.gradients import mean_gradient
 from athe_tf.attacks.engine.loop import LoopResult, shrinking_loop
-from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.engine.results import Costs
 from athe_tf.attacks.gradient_attack import GradientAttack
 from athe_tf.attacks.targets import TargetRounds
+from athe_tf.models.victim import Victim
 from athe_tf.threat import ThreatModel, threat_model
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.where import where_rows
@@ -105,8 +105,8 @@ class APGD(GradientAttack):
         steps = sum(steps for _, steps in stages)
         return Costs(steps, samples, samples, before=self.passes_before(), after=len(stages))
 
-    def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs, stop: bool) -> LoopResult:
-        """One round; with `stop`, images leave the batch as soon as an iterate succeeds."""
+    def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs, stop: bool):
+        """One round in all stages; for training, the points of highest loss."""
         inputs = self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
         seed = self.round_seed(victim, seed, round_index)
         policies = [step_policy(threat, steps) for threat, steps in self.stages()]
@@ -116,7 +116,7 @@ class APGD(GradientAttack):
             leave = stop and policy is policies[-1]
             loop = self._climb_in(victim, policy, x, y, inputs, start, resumed, leave)
             start, counts = loop.state.best.x, [a + b for a, b in zip(counts, loop[1:], strict=True)]
-        return LoopResult(loop.state, *counts)
+        return LoopResult(loop.state, *counts) if stop else loop.state.best.x
 
     def _climb_in(self, victim, policy: StepPolicy, x, y, inputs, start, resumed, stop: bool) -> LoopResult:
         def body(i, state: Climb, constants):
@@ -148,21 +148,6 @@ class APGD(GradientAttack):
         unsolved = tf.zeros(tf.shape(x)[:1], tf.bool)
         state = Climb(start, unsolved, nothing_yet, policy.memory(x, start, resumed))
         return shrinking_loop(body, state, (x, y, inputs), policy.steps, measure_last)
-
-    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
-        """One round."""
-        inputs = self.clean_inputs(victim, x, y)
-        loop = self.climb(victim, x, y, ids, seed, round_index, inputs, stop=True)
-        return self.round_result(victim, x, loop.state.x_adv, loop.state.success, loop)
-
-    def craft(self, victim: Victim, x, y, ids, seed):
-        """The points of highest loss; of several rounds the best."""
-        inputs = self.clean_inputs(victim, x, y)
-
-        def climb(round_index):
-            return self.climb(victim, x, y, ids, seed, round_index, inputs, stop=False).state.best.x
-
-        return self.best_of_rounds(climb, victim, x, y, inputs)
 
 
 class APGDDLR(APGD):

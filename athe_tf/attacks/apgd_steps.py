@@ -51,12 +51,7 @@ def choose(flags, a: Iterate, b: Iterate) -> Iterate:
 
 
 class StepPolicy:
-    """How APGD moves in one norm.
-
-    Args:
-        threat: The ball.
-        steps: The number of steps of the whole climb.
-    """
+    """How APGD moves in a ball; `steps` counts the whole climb."""
 
     def __init__(self, threat: ThreatModel, steps: int):
         self.threat, self.steps = threat, steps

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from athe_tf.attacks import registry
 from athe_tf.attacks.cascade import EOT_SAMPLES, Cascade
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.utils.errors import InputError, check_choice
 
 #: What each version runs, in order.

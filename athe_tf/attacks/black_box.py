@@ -7,7 +7,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import best_round
 from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.results import RoundResult
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
 

@@ -8,9 +8,9 @@ from athe_tf.attacks.engine.arguments import check_at_least, check_positive
 from athe_tf.attacks.engine.gradients import Adam, gradient_of
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.losses import margin
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
 from athe_tf.utils.where import where_rows

@@ -7,8 +7,8 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_pass
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.engine.victim import victim as as_victim
+from athe_tf.models.victim import Victim
+from athe_tf.saving.opening import victim as as_victim
 from athe_tf.utils.errors import InputError, NotApplicable, check
 from athe_tf.utils.images_and_labels import checked_batch
 
@@ -41,16 +41,15 @@ class CascadeSchedule(Schedule):
             model_checks.check_logits(logits)
             notes = model_checks.scale_warnings(logits, y)
             deterministic = model_checks.deterministic_logits(victim, x)
+            flat = model_checks.zero_gradients(victim, x, y)
         else:
             notes, deterministic = list(precomputed.warnings), precomputed.deterministic
+            flat = precomputed.zero_gradients()
         if not deterministic and not self.attack.averages:
             notes.append(
                 "The logits of the model change from pass to pass. Use 'autoattack-rand', which averages "
                 f"{EOT_SAMPLES} passes; {self.attack.title} over-estimates its robustness."
             )
-        flat = (
-            model_checks.zero_gradients(victim, x, y) if precomputed is None else precomputed.zero_gradients()
-        )
         if flat > 0:
             notes.append(
                 f"{flat:.1%} of the images have a zero gradient. Gradient attacks cannot move them; trust "

@@ -13,9 +13,9 @@ from athe_tf.attacks.engine.gradients import gradient_of
 from athe_tf.attacks.engine.loop import LoopResult, shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization
 from athe_tf.attacks.targets import ranked_target
+from athe_tf.models.victim import Victim
 from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError

@@ -5,8 +5,8 @@ import tensorflow as tf
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import TINY, per_example
 from athe_tf.utils.where import where_rows
 

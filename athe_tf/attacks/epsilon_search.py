@@ -9,9 +9,9 @@ from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.loop import whole_batches
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.schedule import Schedule, schedule_of
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError, check
@@ -60,14 +60,19 @@ class EpsilonSearch(MinimumNormAttack):
         self.attack_arguments = dict(attack_arguments or {})
         self.search_steps = int(search_steps)
         self.inner = self._at(epsilon)
-        _check_inner(self.inner)
+        fixed = self.inner.in_ball and not isinstance(self.inner, MinimumNormAttack)
+        if not fixed or type(self.inner.schedule).prepare is not Schedule.prepare:
+            raise InputError(
+                "A search over epsilon needs an attack with a fixed radius that prepares nothing beforehand. "
+                f"Received: attack={self.inner.name!r}. Use one such as 'pgd-20', 'apgd-ce' or 'square'."
+            )
 
     def _at(self, radius) -> Attack:
         return registry.get(self.attack, epsilon=radius, norm=self.norm, **self.attack_arguments)
 
     def check_victim(self, victim: Victim) -> None:
         self.inner.check_victim(victim)
-        schedule = schedule_of(self.inner)
+        schedule = self.inner.schedule
         if schedule.memory_columns(victim) or len(schedule.members(victim)) > 1:
             raise InputError(
                 f"A search over epsilon needs an attack whose rounds do not depend on each other. Received: "
@@ -90,15 +95,15 @@ class EpsilonSearch(MinimumNormAttack):
             nearer = success & (length < norm)
             nearest = where_rows(nearer, x_adv, nearest)
             low = tf.where(success, low, radius)
-            counts = [a + b for a, b in zip(counts, more, strict=True)]
-            return step + 1, low, nearest, tf.where(nearer, length, norm), counts
+            return step + 1, low, nearest, tf.where(nearer, length, norm), counts + more
 
         # A first radius of zero would never grow.
         first = tf.fill(tf.shape(x)[:1], max(float(self.threat.epsilon), 1e-3))
         loop = (0, tf.zeros_like(first), x, tf.fill(tf.shape(first), math.inf), self._no_counts(x))
-        _, _, nearest, norm, (queries, gradients, nonfinite, judged) = tf.while_loop(
+        _, _, nearest, norm, counts = tf.while_loop(
             lambda step, *_: step < self.search_steps, body, loop, parallel_iterations=1
         )
+        queries, gradients, nonfinite, judged = tf.unstack(counts)
         if self.clip_to_epsilon:
             nearest, norm, tested = self._clipped(victim, x, y, nearest, norm)
             queries += tested
@@ -107,20 +112,20 @@ class EpsilonSearch(MinimumNormAttack):
         return RoundResult(nearest, success, queries, gradients, norm, nonfinite, judged=judged)
 
     @staticmethod
-    def _no_counts(x) -> list:
-        """Queries, gradients, non-finite gradients, questions to the judge."""
-        return [tf.zeros(tf.shape(x)[:1], tf.int32) for _ in range(4)]
+    def _no_counts(x):
+        """Queries, gradients, non-finite gradients, questions to the judge, `[4, N]`."""
+        return tf.zeros([4, tf.shape(x)[0]], tf.int32)
 
     def _all_rounds(self, victim: Victim, x, y, ids, seed, radius) -> tuple:
         """The attack at a radius for each image, round after round until it succeeds."""
         inner, rounds = self._at(per_example(radius)), self.inner.rounds(victim)
 
         def body(index, success, x_adv, norm, counts):
-            with whole_batches():  # the radii are those of the whole batch
+            with whole_batches():  # the radii belong to the whole batch
                 now = inner.run_round(victim, x, y, ids, seed, index)
             left = ~success
-            found = [now.queries, now.gradients, now.nonfinite, 0 if now.judged is None else now.judged]
-            counts = [a + tf.cast(left, tf.int32) * b for a, b in zip(counts, found, strict=True)]
+            judged = tf.zeros_like(y) if now.judged is None else now.judged
+            counts += tf.where(left, tf.stack([now.queries, now.gradients, now.nonfinite, judged]), 0)
             x_adv, norm = where_rows(left, now.x_adv, x_adv), tf.where(left, now.norm, norm)
             return index + 1, success | now.success, x_adv, norm, counts
 
@@ -131,12 +136,3 @@ class EpsilonSearch(MinimumNormAttack):
             (0, nowhere < 0, x, nowhere, self._no_counts(x)),
             parallel_iterations=1,
         )[1:]
-
-
-def _check_inner(inner: Attack) -> None:
-    fixed = inner.in_ball and not isinstance(inner, MinimumNormAttack)
-    if not fixed or type(schedule_of(inner)).prepare is not Schedule.prepare:
-        raise InputError(
-            "A search over epsilon needs an attack with a fixed radius that prepares nothing beforehand. "
-            f"Received: attack={inner.name!r}. Use one such as 'pgd-20', 'apgd-ce' or 'square'."
-        )

@@ -6,7 +6,7 @@ from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.engine.arguments import check_at_least, check_positive
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils import rng
 

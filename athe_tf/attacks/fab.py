@@ -7,9 +7,9 @@ from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.gradients import inner_product
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import Linearization, MinimumNormAttack
 from athe_tf.attacks.targets import TargetRounds
+from athe_tf.models.victim import Victim
 from athe_tf.threat import flat, per_example
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
@@ -120,7 +120,7 @@ class FAB(MinimumNormAttack):
             here = Linearization(victim, x_adv) if self.reuse_passes else None
             logits = victim.source.logits(x_adv) if here is None else here.logits
             wrong, judged = self.verdict(victim, x_adv, logits, labels)
-            nearest, norm = self._keep_nearer(wrong, x_adv, nearest, norm, images)
+            nearest, norm = self._keep_nearer(images, x_adv, wrong, nearest, norm)
             back = images + self.beta * (x_adv - images)
             point = where_rows(wrong, back, x_adv)
             here = here or Linearization(victim, point)
@@ -134,7 +134,7 @@ class FAB(MinimumNormAttack):
             x_adv, nearest, norm = state
             logits = victim.source.logits(x_adv)
             wrong, judged = self.verdict(victim, x_adv, logits, constants[1], last=True)
-            return [x_adv, *self._keep_nearer(wrong, x_adv, nearest, norm, constants[0])], judged
+            return [x_adv, *self._keep_nearer(constants[0], x_adv, wrong, nearest, norm)], judged
 
         clean_inputs = self.clean_inputs(victim, x, y)
         targets = self.round_inputs(victim, clean_inputs, y, ids, seed, round_index)
@@ -144,11 +144,6 @@ class FAB(MinimumNormAttack):
         loop = shrinking_loop(body, state, [x, y, *targets], self.steps, test_last)
         _, nearest, norm = loop.state
         return self.outcome(victim, x, y, nearest, norm, loop)
-
-    def _keep_nearer(self, wrong, x_adv, nearest, norm, images):
-        distance = self.threat.distance(images, x_adv)
-        nearer = wrong & (distance < norm)
-        return where_rows(nearer, x_adv, nearest), tf.where(nearer, distance, norm)
 
     def _step(self, images, point, gap, normal):
         """The projections of iterate and image onto the hyperplane, extrapolated and mixed (Eq. 9)."""

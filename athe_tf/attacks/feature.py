@@ -1,4 +1,4 @@
-"""PGD on features: toward those of another class (Feature Attack), or normalized (Table 7)."""
+"""PGD on features: toward another class' features (Feature Attack), or normalized (Table 7)."""
 
 import weakref
 from typing import NamedTuple
@@ -10,9 +10,9 @@ import tensorflow as tf
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense, unit_vectors
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.images_and_labels import checked_batch
@@ -58,7 +58,7 @@ class FeatureAttack(PGD):
         **kwargs: `epsilon`, `norm`, `start` and `select`, as in `PGD`.
 
     Reference:
-        https://github.com/Line290/FeatureAttack; the defaults are those of its PyTorch program.
+        https://github.com/Line290/FeatureAttack; the defaults are its PyTorch program's.
     """
 
     name = "feature"
@@ -114,7 +114,7 @@ class FeatureAttack(PGD):
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
 
     def targets(self, pool: Pool, y, ids, seed, round_index):
-        """Features of one image of the pool for each example, uniform over those of other classes."""
+        """Features of one image of the pool for each example, uniform over all other classes' images."""
         total = tf.shape(pool.features)[0]
         # The images of the label's own class are a gap in the sorted pool, which the draw steps over.
         first, count = tf.gather(pool.first, y), tf.gather(pool.count, y)
@@ -179,12 +179,9 @@ class FeatureNormPGD(PGD):
 
     def loss_logits(self, victim, x):
         features, head = victim.source.features(x), victim.source.head
-        return self._of_unit_features(head, features), tf.cast(head(features), tf.float32)
-
-    def _of_unit_features(self, head, features):
-        unit = unit_vectors(features, axis=-1)
+        unit, logits = unit_vectors(features, axis=-1), tf.cast(head(features), tf.float32)
         if self.logit_scale == "model":
-            return tf.cast(head(unit), tf.float32)
+            return tf.cast(head(unit), tf.float32), logits
         if isinstance(head, CosineDense):
-            return (self.logit_scale / head.scale) * head(unit)
-        return tf.cast(head(self.logit_scale * unit), tf.float32)
+            return (self.logit_scale / head.scale) * head(unit), logits
+        return tf.cast(head(self.logit_scale * unit), tf.float32), logits

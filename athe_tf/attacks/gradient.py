@@ -8,9 +8,9 @@ size of steps, the loss, and whether the gradient is averaged over time.
 import tensorflow as tf
 
 from athe_tf.attacks import losses
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient_attack import IterativeAttack
 from athe_tf.attacks.registry import AttackOptions
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import check_option

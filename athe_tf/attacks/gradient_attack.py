@@ -10,32 +10,21 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import best_round, gradient_of, repeated
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.registry import AttackOptions
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.choices import check_logit_scale
 from athe_tf.utils.errors import check_choice
 from athe_tf.utils.options import check_option
 from athe_tf.utils.where import where_rows
 
-SELECTIONS = ("any", "last")
-
 
 class GradientAttack(Attack):
-    """An attack that climbs a loss of the logits by its gradient.
+    """An attack that climbs a loss of the logits by its gradient; `PGD` explains its arguments.
 
-    A variant overrides, with the same signatures in all attacks: `clean_inputs` and `round_inputs`, what the
-    loss compares the logits with; `round_seed`; `loss_logits`, what the loss sees of an image; or the whole
-    `objective`.
-
-    Args:
-        epsilon: Radius of the ball, in pixels of [0, 1].
-        norm: `"linf"`, `"l2"` or `"l1"`.
-        loss: A name, or a function of `(logits, labels, reference)` that returns one value per example.
-        logit_scale: The scale of the logits that the loss sees: `"model"`, or a number in place of a
-            hypersphere head's scale.
-        restarts: Number of starts that are tried.
-        targeted: Take `y` as the classes to reach.
+    A subclass implements one round in `climb`. A variant overrides, with the same signatures in all attacks:
+    `clean_inputs` and `round_inputs`, what the loss compares the logits with; `round_seed`; `loss_logits`,
+    what the loss sees of an image; or the whole `objective`.
     """
 
     depends_on_scale = True
@@ -93,8 +82,28 @@ class GradientAttack(Attack):
 
         return evaluate
 
-    def best_of_rounds(self, climb, victim: Victim, x, y, inputs: list):
-        """For training: of all rounds, the images with the highest loss; `climb` gives those of one round."""
+    def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs: list, stop: bool):
+        """One round; with `stop`, images leave the batch as soon as an iterate succeeds.
+
+        Returns the loop's result, whose state has `x_adv` and `success`; without `stop` images for training.
+        """
+        raise NotImplementedError
+
+    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
+        """One round."""
+        inputs = self.clean_inputs(victim, x, y)
+        loop = self.climb(victim, x, y, ids, seed, round_index, inputs, stop=True)
+        return self.round_result(victim, x, loop.state.x_adv, loop.state.success, loop)
+
+    def craft(self, victim: Victim, x, y, ids, seed):
+        """The images of a round for training; among several rounds those with the highest loss.
+
+        Costs the passes of the rounds, and one more forward pass for KL's reference or to compare rounds.
+        """
+        inputs = self.clean_inputs(victim, x, y)
+
+        def climb(round_index):
+            return self.climb(victim, x, y, ids, seed, round_index, inputs, stop=False)
 
         def score(x_adv):
             if self.compares_margins:
@@ -136,13 +145,7 @@ class IterativeAttack(GradientAttack):
         epsilon: Radius of the ball, in pixels of [0, 1].
         norm: `"linf"` (default), `"l2"` or `"l1"`.
         steps: Number of steps; 0 returns the start.
-        loss: `"ce"` (default), `"margin"`, `"dlr"`, `"kl"`, `"he"`, or a function of
-            `(logits, labels, reference)` that returns one value per example.
-        logit_scale: The scale of the logits that the loss sees: `"model"` (default), or a number in place of
-            a hypersphere head's.
-        restarts: Number of starts. Defaults to 1.
-        select: In evaluation, whether `"any"` iterate may succeed (default) or only the `"last"`.
-        targeted: Take `y` as the classes to reach. Defaults to `False`.
+        loss, logit_scale, restarts, select, targeted: As in `PGD`, with the same defaults.
     """
 
     def __init__(
@@ -159,7 +162,7 @@ class IterativeAttack(GradientAttack):
     ):
         super().__init__(epsilon, norm, loss, logit_scale, restarts, targeted)
         check_option(AttackOptions, "steps", steps)
-        check_choice("select", select, SELECTIONS)
+        check_choice("select", select, ("any", "last"))
         self.steps, self.select = int(steps), select
 
     def initial_point(self, x, ids, seed):
@@ -181,10 +184,7 @@ class IterativeAttack(GradientAttack):
         return Costs(self.steps, forward=1, backward=1, before=self.passes_before())
 
     def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs: list, stop: bool):
-        """One round; with `stop`, images leave the batch as soon as an iterate succeeds.
-
-        Returns the loop's result, or without `stop` the last iterate.
-        """
+        """One round; for training, exactly `steps` forward and backward passes, and the last iterate."""
         whole_batch = self.threat.projector(x)  # computed once, where the batch does not shrink
 
         def body(i, here: Climb, constants):
@@ -213,22 +213,3 @@ class IterativeAttack(GradientAttack):
             return shrinking_loop(body, state, constants, self.steps, test_last)
         (last,) = repeated(lambda here: [body(0, here, constants)], [state], self.steps, victim)
         return last.x_adv
-
-    def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
-        """One round."""
-        inputs = self.clean_inputs(victim, x, y)
-        loop = self.climb(victim, x, y, ids, seed, round_index, inputs, stop=True)
-        return self.round_result(victim, x, loop.state.x_adv, loop.state.success, loop)
-
-    def craft(self, victim: Victim, x, y, ids, seed):
-        """The last iterate; among several rounds the one with the highest loss.
-
-        Costs exactly `steps` forward and backward passes per round, and one more forward pass for KL's
-        reference or to compare rounds.
-        """
-        inputs = self.clean_inputs(victim, x, y)
-
-        def last(round_index):
-            return self.climb(victim, x, y, ids, seed, round_index, inputs, stop=False)
-
-        return self.best_of_rounds(last, victim, x, y, inputs)

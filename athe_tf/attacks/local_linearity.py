@@ -6,18 +6,14 @@ from athe_tf.attacks.engine.gradients import Adam, inner_product, input_gradient
 from athe_tf.attacks.gradient import PGD
 from athe_tf.utils.errors import InputError, check_choice
 
-STEP_RULES = ("adam", "sign")
 # In the released LLR code.
 ADAM_EPSILON = 1e-9
 
 
 def linear_gap(loss_there, loss_here, slope):
-    """`|l(x + d) - l(x) - d . grad l(x)|`: how far the loss is from its tangent; one value per example.
+    """`|l(x + d) - l(x) - slope|`: how far the loss is from its tangent; one value per example.
 
-    Args:
-        loss_there: `l(x + d)`.
-        loss_here: `l(x)`.
-        slope: `d . grad l(x)`.
+    `slope` is `d . grad l(x)`.
     """
     return tf.abs(loss_there - loss_here - slope)
 
@@ -45,7 +41,7 @@ class LocalLinearity(PGD):
 
     def __init__(self, epsilon, norm="linf", *, rule: str = "sign", tangent_gradient: bool = True, **kwargs):
         super().__init__(epsilon, norm, **kwargs)
-        check_choice("rule", rule, STEP_RULES)
+        check_choice("rule", rule, ("adam", "sign"))
         self.rule, self.tangent_gradient = rule, tangent_gradient
 
     @classmethod

@@ -72,7 +72,7 @@ def he(logits, labels, reference=None, shift=0.0):
 
 
 def feature(features, labels, targets):
-    """Cosine similarity between the features of an image and those of another: Feature Attack."""
+    """Cosine similarity between the features of two images: Feature Attack."""
     a, b = (tf.math.l2_normalize(v, axis=-1) for v in (features, targets))
     return tf.reduce_sum(a * b, axis=-1)
 

@@ -11,8 +11,8 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import finite_gradient, inner_product
 from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.results import Costs, RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.losses import true_logit
+from athe_tf.models.victim import Victim
 from athe_tf.threat import TINY, ThreatModel
 from athe_tf.utils.where import where_rows
 
@@ -24,13 +24,8 @@ class MinimumNormAttack(Attack):
     at most epsilon, and only then is the adversarial image returned. To see the nearest adversarial image of
     every example, attack with an epsilon that admits them all.
 
-    Args:
-        epsilon: Radius at which the images found are counted, in pixels of [0, 1].
-        norm: The norm of the threat model.
-        steps: Largest number of iterations of a round.
-        clip_to_epsilon: Project images beyond epsilon back to it and test them once more, as foolbox counts;
-            costs one more query for those images, and sometimes finds one more. Defaults to `False`.
-        targeted: Whether the labels are classes to reach. Defaults to `False`.
+    With `clip_to_epsilon`, images beyond epsilon are projected back to it and tested once more, as foolbox
+    counts; that costs one more query for those images, and sometimes finds one more.
     """
 
     def __init__(
@@ -64,22 +59,18 @@ class MinimumNormAttack(Attack):
         return self.round_result(victim, x, found, self.threat.within(norm), loop, norm=norm, extra=extra)
 
     def _clipped(self, victim: Victim, x, y, found, norm):
+        """`(images, norms, queries)` after images beyond epsilon were projected back to it and tested."""
         beyond = tf.math.is_finite(norm) & ~self.threat.within(norm)
-        rows = tf.where(beyond)
+        pulled = self.threat.project(x, found)
+        success = self.successes(victim, pulled, y, tested=beyond)
+        norm = tf.where(success, self.threat.distance(x, pulled), norm)
+        return where_rows(success, pulled, found), norm, tf.cast(beyond, tf.int32)
 
-        def retest():
-            images, labels, images_found = (tf.gather_nd(v, rows) for v in (x, y, found))
-            pulled = self.threat.project(images, images_found)
-            success = self.succeeded(victim.logits(pulled), labels)
-            nearer = tf.where(success, self.threat.distance(images, pulled), tf.gather_nd(norm, rows))
-            pulled = where_rows(success, pulled, images_found)
-            return (
-                tf.tensor_scatter_nd_update(found, rows, pulled),
-                tf.tensor_scatter_nd_update(norm, rows, nearer),
-            )
-
-        found, norm = tf.cond(tf.reduce_any(beyond), retest, lambda: (found, norm))
-        return found, norm, tf.cast(beyond, tf.int32)
+    def _keep_nearer(self, images, x_adv, success, nearest, norm):
+        """The nearest adversarial images and their norms, after these were tested."""
+        distance = self.threat.distance(images, x_adv)
+        nearer = success & (distance < norm)
+        return where_rows(nearer, x_adv, nearest), tf.where(nearer, distance, norm)
 
 
 class Linearization:
@@ -95,7 +86,7 @@ class Linearization:
             self.logits = victim.source.logits(x)
 
     def boundary(self, labels, rivals):
-        """`(gap, normal, nonfinite)`: the logit of a rival class minus that of the label, and its slope."""
+        """`(gap, normal, nonfinite)`: the logit of a rival class minus the label's, and its slope."""
         classes = tf.shape(self.logits)[-1]
         weights = tf.one_hot(rivals, classes) - tf.one_hot(labels, classes)
         slope = self._tape.gradient(self.logits, self.x, output_gradients=weights)
@@ -110,7 +101,7 @@ class Linearization:
             rivals: The classes on the other sides, `[n, K]`; a loop over K, so that memory does not grow.
             count: Number of columns to use, at least 1.
             threat: Measures distances.
-            seen_from: Images from which the distance is measured; by default those of the logits.
+            seen_from: Images from which the distance is measured; by default where the logits are.
 
         Returns:
             `(gap, normal, nonfinite)`: the difference of logits at `seen_from`, its slope, and how many

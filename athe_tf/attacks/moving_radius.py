@@ -10,11 +10,10 @@ from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.gradients import gradient_of
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import RoundResult
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import TINY, per_example
 from athe_tf.utils.errors import check
-from athe_tf.utils.where import where_rows
 
 # The share by which the radius of FMN moves in the last step.
 LAST_GAMMA = 0.001
@@ -36,15 +35,6 @@ class MovingRadiusAttack(MinimumNormAttack):
 
     A subclass says what is climbed in `objective`, the first radius, how the radius moves in `next_radius`,
     and how a perturbation is brought to it in `project_to_radius`.
-
-    Args:
-        epsilon: Radius at which the images found are counted, in pixels of [0, 1].
-        norm: The norm that is minimized.
-        steps: Number of steps.
-        gamma: By which share the radius moves.
-        max_step_size: l2 length of the first step; the last is a hundredth of it.
-        clip_to_epsilon: Test images beyond epsilon once more, projected back to it.
-        targeted: Whether the labels are classes to reach.
     """
 
     first_radius = math.inf
@@ -95,7 +85,7 @@ class MovingRadiusAttack(MinimumNormAttack):
 
             (loss, logits), gradient, bad = gradient_of(objective, images + walk.delta)
             success, judged = self.verdict(victim, images + walk.delta, logits, labels)
-            walk = self._keep_nearer(walk, images, success)
+            walk = self._nearer(walk, images, success)
             radius = self.next_radius(i, walk, success, loss, gradient)
             largest = self.threat.length(tf.maximum(images, 1.0 - images))
             radius = tf.minimum(radius, largest)
@@ -110,19 +100,16 @@ class MovingRadiusAttack(MinimumNormAttack):
             images, labels = constants
             logits = victim.source.logits(images + walk.delta)
             success, judged = self.verdict(victim, images + walk.delta, logits, labels, last=True)
-            return self._keep_nearer(walk, images, success), judged
+            return self._nearer(walk, images, success), judged
 
         nowhere, radius = (tf.fill(tf.shape(x)[:1], value) for value in (math.inf, self.first_radius))
         walk = Walk(tf.zeros_like(x), radius, x, nowhere)
         loop = shrinking_loop(body, walk, [x, y], self.steps, test_last)
         return self.outcome(victim, x, y, loop.state.nearest, loop.state.norm, loop)
 
-    def _keep_nearer(self, walk: Walk, images, success) -> Walk:
-        x_adv = images + walk.delta
-        norm = self.threat.distance(images, x_adv)
-        nearer = success & (norm < walk.norm)
-        nearest = where_rows(nearer, x_adv, walk.nearest)
-        return walk._replace(nearest=nearest, norm=tf.where(nearer, norm, walk.norm))
+    def _nearer(self, walk: Walk, images, success) -> Walk:
+        nearest, norm = self._keep_nearer(images, images + walk.delta, success, walk.nearest, walk.norm)
+        return walk._replace(nearest=nearest, norm=norm)
 
 
 class DDN(MovingRadiusAttack):
@@ -139,12 +126,9 @@ class DDN(MovingRadiusAttack):
     Args:
         epsilon: Radius at which the images found are counted, in pixels of [0, 1].
         norm: `"l2"`.
-        steps: Number of steps. Defaults to 100.
         init_radius: The first radius. Defaults to 1.
-        gamma: By which share the radius moves. Defaults to 0.05.
-        max_step_size: Length of the first step; the last is a hundredth of it. Defaults to 1.
-        clip_to_epsilon: Test images beyond epsilon once more, projected back to it. Defaults to `False`.
-        targeted: Take `y` as the classes to reach. Defaults to `False`.
+        **kwargs: `steps` (100), `max_step_size` (1), `clip_to_epsilon` and `targeted`, as in `FMN`; `gamma`
+            (0.05), by which share the radius moves in every step.
 
     Reference: https://arxiv.org/abs/1811.09600
     """

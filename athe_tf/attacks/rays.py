@@ -9,8 +9,8 @@ from athe_tf.attacks.black_box import query_budget
 from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs, RoundResult, misclassified
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
+from athe_tf.models.victim import Victim
 from athe_tf.threat import per_example
 from athe_tf.utils.where import where_rows
 
@@ -135,10 +135,9 @@ def _along(images, signs, radius):
 
 
 class Blocks:
-    """The dyadic divisions of an image: at level l there are 2^l blocks of entries, channel by channel.
+    """The dyadic divisions of an image `[height, width, channels]`.
 
-    Args:
-        shape: `[height, width, channels]`.
+    At level l there are 2^l blocks of entries, channel by channel.
     """
 
     def __init__(self, shape):
@@ -151,7 +150,7 @@ class Blocks:
         self.last_level = (self.size - 1).bit_length()
 
     def flip(self, signs, level, block):
-        """`signs` with those of one block turned; level and block are the image's own."""
+        """`signs`, flipped in one block; level and block are the image's own."""
         size = self._block_size(level)
         start = per_example(block * size)
         inside = (start <= self.place) & (self.place < start + per_example(size))

@@ -69,7 +69,7 @@ def parse_name(name: str) -> tuple[str, dict]:
 def split_call(name: str) -> tuple[str, dict[str, Any]]:
     """Splits `"pgd-20(step_size=2/255)"` into its name and its arguments, without evaluating code.
 
-    The name may be that of a class, so that the `repr` of an attack is a name too.
+    The name may be a class name, so that the `repr` of an attack is a name too.
 
     Example:
 

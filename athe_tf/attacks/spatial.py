@@ -9,12 +9,12 @@ from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
 from athe_tf.utils.where import where_rows
 
-# Of the side of an image: the 3 pixels of 32 that Engstrom et al. allow on CIFAR-10.
+# The share of an image's side: the 3 pixels of 32 that Engstrom et al. allow on CIFAR-10.
 TRANSLATION = 3 / 32
 GRID = (5, 5, 31)
 

@@ -9,7 +9,7 @@ from athe_tf.attacks.black_box import BlackBoxAttack, query_budget
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.threat import TINY
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
@@ -118,12 +118,7 @@ class Square(BlackBoxAttack):
 
 
 class Windows:
-    """Squares in an image: how large at each stage, and where.
-
-    Args:
-        attack: The attack.
-        shape: `[height, width, channels]`.
-    """
+    """Squares in an image `[height, width, channels]`: how large at each stage, and where."""
 
     smallest = 1
 

@@ -10,10 +10,10 @@ from athe_tf.attacks.constraint_relaxation import ConstraintRelaxation, closest_
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.square import Square
+from athe_tf.models.victim import Victim
 
-# The detector's margin, as a share of that of the gradient attacks, below which gradients mislead.
+# The detector's margin, as a share of the gradient attacks', below which gradients mislead.
 MISLED = 0.75
 CR, APGD_T, DETECTOR, SQUARE = "cr", "apgd-t", "square-detector", "square"
 
@@ -45,7 +45,7 @@ class Swift(Cascade):
     | `cr` | all |
     | `apgd-t` | those that survive, but whose boundary came closer than `come_close` |
     | `square-detector` | all survivors, with `detector_queries` |
-    | `square` | survivors for which the detector reached a margin a quarter below that of `cr` |
+    | `square` | survivors for which the detector reached a margin a quarter below `cr`'s |
 
     The margin that Square reaches within a few hundred queries is far from what gradients reach, unless
     gradients mislead: then random search is stronger. On such images, and only there, Square goes on with

@@ -6,8 +6,8 @@ from athe_tf.attacks import losses
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.schedule import Schedule
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
+from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.errors import InputError
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.engine.victim import victim as as_victim
+from athe_tf.models.victim import Victim
+from athe_tf.saving.opening import victim as as_victim
 from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import checked_batch
 
@@ -43,19 +43,13 @@ class TransferMatrix:
         return np.minimum(others.min(axis=0), self.clean)
 
     def __str__(self) -> str:
-        head = f"{self.attack}: made on"
-        rows = [(head, [*self.names]), ("(clean)", [_percent(a) for a in self.clean])]
-        rows += [
-            (name, [_percent(a) for a in row]) for name, row in zip(self.names, self.accuracies, strict=True)
-        ]
+        found = [("(clean)", self.clean), *zip(self.names, self.accuracies, strict=True)]
+        rows = [(f"{self.attack}: made on", self.names)]
+        rows += [(label, [f"{100 * accuracy:.2f}" for accuracy in row]) for label, row in found]
         first = max(len(label) for label, _ in rows)
         width = max(len(cell) for _, cells in rows for cell in cells)
         lines = ["  ".join([label.ljust(first), *(c.rjust(width) for c in cells)]) for label, cells in rows]
         return "\n".join(lines)
-
-
-def _percent(accuracy) -> str:
-    return f"{100 * accuracy:.2f}"
 
 
 def transfer_matrix(

@@ -9,13 +9,11 @@ from athe_tf.attacks.engine.arguments import check_positive
 from athe_tf.attacks.engine.gradients import Adam
 from athe_tf.attacks.engine.loop import shrinking_loop
 from athe_tf.attacks.engine.results import Costs
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.threat import flat
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check_choice
 from athe_tf.utils.where import where_rows
-
-MODES = ("linf", "threshold")
 
 # Two probes, a test if one of them is wrong, and the test of the last iterate.
 MAX_QUERIES_PER_UPDATE = 4
@@ -79,7 +77,7 @@ class ZOO(BlackBoxAttack):
         targeted: bool = False,
     ):
         super().__init__(epsilon, norm, targeted)
-        check_choice("mode", mode, MODES)
+        check_choice("mode", mode, ("linf", "threshold"))
         check_positive(sigma=sigma)
         self.n_queries = query_budget(n_queries, minimum=1 + MAX_QUERIES_PER_UPDATE)
         self.mode, self.sigma, self.learning_rate = mode, sigma, learning_rate

@@ -10,8 +10,6 @@ from athe_tf import attacks as attack_names
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
-from athe_tf.attacks.engine.schedule import schedule_of
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
 from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial
 from athe_tf.evaluation.inputs import EvaluationInputs
@@ -19,6 +17,7 @@ from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
 from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFolder
 from athe_tf.jobs.shard import WHOLE, Shard
+from athe_tf.models.victim import Victim
 from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError, NotApplicable
 from athe_tf.utils.number_format import format_number
@@ -53,7 +52,7 @@ class PlannedAttack:
             if self.spec.hypersphere and head_of(victim) in ("linear", "ensemble", "unknown"):
                 raise NotApplicable(f"it needs a hypersphere head, and '{victim.name}' has none.")
             self.attack.check_victim(victim)
-            for member in schedule_of(self.attack).members(victim):
+            for member in self.attack.schedule.members(victim):
                 member.check_victim(victim)
         except NotApplicable as error:
             self.not_run = str(error)
@@ -178,7 +177,7 @@ class AttackRunner:
         """The result before an attack, without images."""
         result = AttackResult.before(self.inputs.images[:0], ~self.inputs.clean.correct[rows])
         victim = self.inputs.victim
-        add_stages(result, schedule_of(attack).members(victim), victim, self.max_passes)
+        add_stages(result, attack.schedule.members(victim), victim, self.max_passes)
         return result
 
     def _run(self, planned: PlannedAttack, limit: int, rows: np.ndarray, tell) -> FinishedAttack:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from athe_tf.attacks.engine.driver import clean_logits
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
 from athe_tf.evaluation.inputs import read_images
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import AttackSpec
+from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model

@@ -7,11 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.engine.results import misclassified
-from athe_tf.attacks.engine.victim import Victim
-from athe_tf.attacks.engine.victim import victim as as_victim
 from athe_tf.data.corruptions.names import CORRUPTIONS, GROUPS, SEVERITIES, STANDARD, check_severity
 from athe_tf.data.corruptions.sources import Source, open_source
 from athe_tf.jobs.journal import Journal
+from athe_tf.models.victim import Victim
+from athe_tf.saving.opening import victim as as_victim
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check, first_line
 from athe_tf.utils.images_and_labels import check_classes

@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation import measures
 from athe_tf.evaluation.adversarial_examples import choose_examples
 from athe_tf.evaluation.attack_run import AttackRunner, PlannedAttack, make_plan
@@ -20,6 +19,7 @@ from athe_tf.evaluation.state_folder import MergedState, StateFolder
 from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.models.names import HEAD_MARGINS
+from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model

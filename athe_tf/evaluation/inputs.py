@@ -9,10 +9,9 @@ import tensorflow as tf
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.model_checks import zero_gradients
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
-from athe_tf.attacks.engine.schedule import schedule_of
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation import model_diagnosis
 from athe_tf.models.digest import identify
+from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import checked_batch
@@ -116,7 +115,7 @@ class EvaluationInputs:
         """What an attack on these images says about the model."""
         x, y = self.images[rows][: self.batch_size], self.labels[rows][: self.batch_size]
         known = self._known(np.arange(len(self.images))[rows])
-        return schedule_of(attack).check_model(self.victim, x, y, known)
+        return attack.schedule.check_model(self.victim, x, y, known)
 
     def _known(self, rows: np.ndarray) -> Precomputed:
         return Precomputed(

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from athe_tf import attacks
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.transfer import transfer_matrix
 from athe_tf.models.card import head_name
+from athe_tf.models.victim import Victim
 from athe_tf.results.file_format import AngleCounts, Angles, Calibration, Reliability, Transfer
 from athe_tf.utils.errors import check, check_integer
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 from athe_tf.attacks.engine import model_checks
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.results import misclassified
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.evaluation.measures import confidences
+from athe_tf.models.victim import Victim
 from athe_tf.results.intervals import wilson_interval
 from athe_tf.results.notices import Notice
 from athe_tf.utils.errors import InputError, check, first_line

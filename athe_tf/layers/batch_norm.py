@@ -214,8 +214,8 @@ def _scaled_and_shifted(x, scale, shift):
     """`x * scale + shift` for float32 `[N, H, W, C]`, in one kernel.
 
     On two cores, that shortens a forward pass of a WRN-10-1 to 0.84 to 0.93 of its time, and a gradient to
-    0.94 to 0.97. The kernel's own gradient would also compute those of scale and shift whenever that of the
-    images is asked for, so an attack would pay for sums that it does not use.
+    0.94 to 0.97. The kernel's own gradient would also compute the gradients of scale and shift whenever the
+    images' gradient is asked for, so an attack would pay for sums that it does not use.
     """
     none = {"mean": tf.zeros_like(shift), "variance": tf.ones_like(scale), "epsilon": 0.0}
     y, *_ = tf.raw_ops.FusedBatchNormV3(x=x, scale=scale, offset=shift, **none, is_training=False)

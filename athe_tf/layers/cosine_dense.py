@@ -192,11 +192,8 @@ class CosineDense(keras.layers.Layer):
         similarities = self.similarities(inputs)
         if self.angular:
             limit = 1.0 - ANGULAR_CLIP
-            return self._with_origin(-self.scale * ops.arccos(ops.clip(similarities, -limit, limit)))
-        return self._with_origin(self.scale * similarities)
-
-    def _with_origin(self, logits):
-        """The same logits, with a note for the loss about the head that they come from."""
+            similarities = -ops.arccos(ops.clip(similarities, -limit, limit))
+        logits = self.scale * similarities
         attach(logits, _HEAD, self._origin())
         return logits
 

@@ -16,13 +16,13 @@ import keras
 import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.victim import victim
 from athe_tf.distribution.strategy import Distribution, WorkerLost
 from athe_tf.jobs.journal import read_arrays, write_arrays
 from athe_tf.models.adapters import ensemble_of
 from athe_tf.programs.interruption import INTERRUPTION, Interrupted
 from athe_tf.programs.run_state import RunProgress, numbered, save_state
 from athe_tf.saving.keras_file import load_model
+from athe_tf.saving.opening import victim
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing, write_text
 from athe_tf.utils.keras_compat import rate_or_schedule

@@ -4,7 +4,6 @@ import resource
 import time
 from collections.abc import Callable
 
-from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.programs.build import make_trainer, make_validation_attack
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.heartbeat import Heartbeat
@@ -32,7 +31,7 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
     steps = splits.train.steps_per_epoch(config.batch_size)
     validation = 0 if splits.validation is None else len(splits.validation)
     # Passes per image of the attack that measures robust validation accuracy.
-    attacked = schedule_of(make_validation_attack(config)).craft_passes(trainer.victim(training=False))
+    attacked = make_validation_attack(config).schedule.craft_passes(trainer.victim(training=False))
     checks = seconds_of_validation(config, attacked, cost, seconds, validation)
     total = config.epochs * (steps * seconds + checks)
     passes = sum(cost)

@@ -7,11 +7,11 @@ import keras
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, find_head, has_softmax
+from athe_tf.models.victim import Victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
 from athe_tf.training.crafting import NamedAttacks, TrainingAttack, check_batch_norm, crafting_mode

@@ -60,9 +60,9 @@ SLIPS = (
     ),
     Slip(
         "A10",
-        HERE + "fab.py",
-        "nearer = wrong & (distance < norm)",
-        "nearer = wrong",
+        HERE + "minimum_norm.py",
+        "nearer = success & (distance < norm)",
+        "nearer = success",
         FORMULAS,
     ),
     Slip("A11", HERE + "apgd_steps.py", "none + 0.2 * size", "none + 0.5 * size", FORMULAS),
@@ -132,8 +132,8 @@ SLIPS = (
     Slip(
         "A25",
         HERE + "moving_radius.py",
-        "nearer = success & (norm < walk.norm)",
-        "nearer = success",
+        "self._keep_nearer(images, images + walk.delta, success, walk.nearest, walk.norm)",
+        "images + walk.delta, self.threat.distance(images, images + walk.delta)",
         ("tests/attacks/test_moving_radius.py::test_the_smallest_perturbation_of_a_linear_model_is_found",),
     ),
     Slip("A26", HERE + "deepfool.py", "LEAST_STEP = 1e-5", "LEAST_STEP = 1e-4", FORMULAS),
@@ -345,8 +345,8 @@ SLIPS = (
     Slip(
         "A60",
         HERE + "engine/loop.py",
-        "work = kept(active, updated, work)",
-        "work = tf.nest.flatten(updated)",
+        "work = kept(active, (updated, taken + 1, *counts), work)",
+        "work = tf.nest.flatten((updated, taken + 1, *counts))",
         FORMULAS,
     ),
     Slip(
@@ -380,8 +380,8 @@ SLIPS = (
     Slip(
         "A65",
         HERE + "engine/driver.py",
-        "attack.round_passes(task.victim) <= task.max_passes",
-        "attack.round_passes(task.victim) < task.max_passes",
+        "attack.round_passes(victim) <= max_passes",
+        "attack.round_passes(victim) < max_passes",
         BUDGET,
     ),
     Slip("A66", HERE + "engine/driver.py", "needed = 1 + math.ceil(", "needed = math.ceil(", BUDGET),
@@ -479,8 +479,8 @@ SLIPS = (
     Slip(
         "A80",
         HERE + "feature.py",
-        "unit = unit_vectors(features, axis=-1)",
-        "unit = features",
+        "unit, logits = unit_vectors(features, axis=-1),",
+        "unit, logits = features,",
         ("tests/attacks/test_feature.py::test_fn_pgd_climbs_the_loss_of_unit_features",),
     ),
     Slip("A81", HERE + "engine/attack.py", "tf.ones_like(success) if last else success", "success", FORMULAS),

@@ -207,7 +207,7 @@ def test_logit_scale_replaces_the_scale_of_a_hypersphere_head(curved):
     x = curved_images(10)
     y = predictions(curved, x)
     whole = athe_tf.victim(curved)
-    raw = athe_tf.attacks.engine.victim.Victim(lambda v: whole.logits(v) / 15.0, num_classes=5)
+    raw = athe_tf.attacks.Victim(lambda v: whole.logits(v) / 15.0, num_classes=5)
     as_published = attacks.get("apgd-ce-5", epsilon=0.05, logit_scale=1)(whole, x, y)
     on_cosines = attacks.get("apgd-ce-5", epsilon=0.05)(raw, x, y)
     np.testing.assert_allclose(as_published, on_cosines, atol=1e-5)

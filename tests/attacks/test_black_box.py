@@ -263,11 +263,11 @@ def test_zoo_by_a_larger_sigma_sees_slopes_through_rounding(linear):
         ("spsa", {"samples": 0}, "`samples` must be at least 1"),
         ("nes", {"sigma": 0.0}, "`sigma` must be positive"),
         ("nes", {"chunk": 1}, "`chunk` must be at least 2"),
-        ("nes", {"norm": "l1"}, "exists in linf, l2 only"),
+        ("nes", {"norm": "l1"}, "supports only norm='linf' or 'l2'"),
         ("zoo", {"mode": "l2"}, "Received: mode='l2'"),
         ("zoo-4", {}, "at least 5 queries .* Received: n_queries=4"),
         ("zoo", {"sigma": -1.0}, "`sigma` must be positive"),
-        ("zoo", {"norm": "l2"}, "exists in linf only"),
+        ("zoo", {"norm": "l2"}, "supports only norm='linf'"),
     ],
 )
 def test_impossible_arguments_are_refused(name, kwargs, message):

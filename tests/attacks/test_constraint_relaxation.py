@@ -64,7 +64,7 @@ def test_a_linear_model_is_attacked_exactly(norm):
 
 @pytest.mark.parametrize("name", ["cr", "swift"])
 def test_l1_where_it_would_overstate_robustness_is_refused(name):
-    with pytest.raises(InputError, match=rf"'{name}' exists in linf, l2 only. Received: norm='l1'"):
+    with pytest.raises(InputError, match=rf"'{name}' supports only norm='linf' or 'l2'. Received: norm='l1'"):
         attacks.get(name, epsilon=1.0, norm="l1")
 
 

@@ -11,7 +11,6 @@ import athe_tf
 from athe_tf import attacks
 from athe_tf.attacks.cascade import CHECK_QUERIES, Cascade
 from athe_tf.attacks.engine.arguments import constructor_arguments
-from athe_tf.attacks.engine.schedule import schedule_of
 from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import InputError
 from tests.linear_case import predictions
@@ -180,8 +179,8 @@ def test_its_rounds_cost_no_more_than_announced(attack, case):
     # The budget of `max_passes` relies on it. One pass goes to the clean image.
     result, _ = case.run(attack)
     allowed = np.ones(len(case.x)) + (CHECK_QUERIES + 1 if isinstance(attack, Cascade) else 0)
-    for member, stage in zip(schedule_of(attack).members(case.victim), result.stages, strict=True):
-        allowed += schedule_of(member).prepare(case.victim, case.x, case.y, 9)
+    for member, stage in zip(attack.schedule.members(case.victim), result.stages, strict=True):
+        allowed += member.schedule.prepare(case.victim, case.x, case.y, 9)
         taken = np.clip(result.rounds - stage.first, 0, stage.rounds)
         allowed += taken * member.round_passes(case.victim)
     assert (result.passes <= allowed).all()
@@ -191,8 +190,8 @@ def passes_announced(attack, victim, images):
     """What an attack says that it takes in all for an image that withstands it."""
     checks = CHECK_QUERIES + 1 if isinstance(attack, Cascade) else 0
     announced = 1.0 + checks
-    for member in schedule_of(attack).members(victim):
-        announced += schedule_of(member).prepare(victim, *images, 9)
+    for member in attack.schedule.members(victim):
+        announced += member.schedule.prepare(victim, *images, 9)
         announced += member.rounds(victim) * member.round_passes(victim)
     return announced
 

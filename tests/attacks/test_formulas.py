@@ -204,7 +204,7 @@ def test_fab_keeps_the_nearest_of_its_adversarial_points():
     images, nearest = tf.zeros([3, 1, 1, 1]), tf.fill([3, 1, 1, 1], 0.5)
     points = tf.reshape(tf.constant([0.6, 0.3, 0.3]), [3, 1, 1, 1])
     wrong = tf.constant([True, True, False])
-    kept, norm = attack._keep_nearer(wrong, points, nearest, tf.fill([3], 0.5), images)
+    kept, norm = attack._keep_nearer(images, points, wrong, nearest, tf.fill([3], 0.5))
     np.testing.assert_allclose(np.ravel(kept), [0.5, 0.3, 0.5])
     np.testing.assert_allclose(norm, [0.5, 0.3, 0.5])
 

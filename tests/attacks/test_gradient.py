@@ -207,7 +207,7 @@ def test_logit_scale_replaces_the_scale_of_a_hypersphere_head(curved):
     x = np.random.default_rng(5).uniform(size=(10, 6, 6, 1)).astype("float32")
     y = predictions(curved, x)
     body = athe_tf.victim(curved)
-    raw = athe_tf.attacks.engine.victim.Victim(lambda v: body.logits(v) / 15.0, num_classes=4)
+    raw = athe_tf.attacks.Victim(lambda v: body.logits(v) / 15.0, num_classes=4)
     as_published = attacks.get("pgd-5", epsilon=0.05, logit_scale=1)(curved, x, y)
     on_cosines = attacks.get("pgd-5", epsilon=0.05)(raw, x, y)
     np.testing.assert_allclose(as_published, on_cosines, atol=1e-5)

@@ -176,8 +176,8 @@ def test_clipping_to_epsilon_finds_more_and_costs_a_query():
 @pytest.mark.parametrize(
     "name, kwargs, message",
     [
-        ("deepfool", {"norm": "l1"}, "'deepfool' exists in linf, l2 only. Received: norm='l1'"),
-        ("cw-l2", {"norm": "l1"}, "'cw-l2' exists in l2, linf only"),
+        ("deepfool", {"norm": "l1"}, "'deepfool' supports only norm='linf' or 'l2'. Received: norm='l1'"),
+        ("cw-l2", {"norm": "l1"}, "'cw-l2' supports only norm='l2' or 'linf'"),
         ("deepfool", {"steps": 0}, "`steps` must be at least 1"),
         ("deepfool", {"n_targets": 0}, "`n_targets` must be at least 1"),
         ("deepfool", {"overshoot": -1}, "`overshoot` must be at least 0"),

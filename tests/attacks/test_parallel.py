@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from athe_tf import attacks
 from athe_tf.attacks.engine import driver
-from athe_tf.attacks.engine.victim import Victim, victim
+from athe_tf.models.victim import Victim
+from athe_tf.saving.opening import victim
 from tests.linear_case import gray_images, linear_model, predictions
 
 IMAGES = gray_images(64)

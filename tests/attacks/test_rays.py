@@ -141,7 +141,7 @@ def test_an_image_that_no_corner_fools_has_no_norm():
 @pytest.mark.parametrize(
     "kwargs, message",
     [
-        ({"norm": "l2"}, "exists in linf only"),
+        ({"norm": "l2"}, "supports only norm='linf'. "),
         ({"n_queries": 1}, "at least 2 queries"),
         ({"tolerance": 0.0}, "`tolerance` must be positive"),
     ],

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation.adversarial_examples import choose_examples
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.measures import (
@@ -20,6 +19,7 @@ from athe_tf.evaluation.measures import (
 )
 from athe_tf.models.features import find_head
 from athe_tf.results.intervals import per_class
+from athe_tf.saving.opening import victim
 from tests.small_runs import tiny_batch, tiny_net
 
 X, Y = tiny_batch(40)

@@ -9,12 +9,12 @@ import pytest
 import athe_tf
 import athe_tf.evaluation.evaluator as evaluator
 from athe_tf import attacks, models
-from athe_tf.attacks.engine.victim import victim
 from athe_tf.attacks.transfer import transfer_matrix
 from athe_tf.evaluation.attack_run import make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.protocols import PROTOCOLS, AttackSpec, Protocol, get_protocol, protocol_for
+from athe_tf.saving.opening import victim
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
 

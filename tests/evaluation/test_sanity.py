@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
-from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation import sanity
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.sanity import CHECKS, SanityProbe, run_checks
 from athe_tf.report.reading import schema
 from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.results.json_files import check_schema
+from athe_tf.saving.opening import victim
 from tests.linear_case import gray_images, linear_model, predictions, radii
 
 IMAGES = gray_images(80)

@@ -5,7 +5,7 @@ import pytest
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.attacks.engine.victim import victim
+from athe_tf.saving.opening import victim
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_batch, tiny_net
 

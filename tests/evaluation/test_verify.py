@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import athe_tf
-from athe_tf.attacks.engine.victim import victim
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.evaluation.verify import PeerTask, verify
+from athe_tf.saving.opening import victim
 from tests.linear_case import gray_images, linear_model, predictions, radii
 
 IMAGES = gray_images(60)

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks, training
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.attacks.local_linearity import LocalLinearity, linear_gap
+from athe_tf.models.victim import Victim
 from athe_tf.utils.errors import InputError
 from tests.training.test_frameworks import (
     MARGIN,

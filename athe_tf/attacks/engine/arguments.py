@@ -46,8 +46,8 @@ def constructor_arguments(cls: type) -> dict[str, inspect.Parameter]:
 class ReprFromArguments:
     """A named object whose `repr` is the call that makes it and whose `settings` are its arguments.
 
-    A subclass keeps every argument in an attribute of the same name; where it has none, the argument as it
-    was given, or else its default, stands for it.
+    A subclass keeps every argument in an attribute of the same name. If the attribute is missing, the given
+    argument or its default is used.
     """
 
     name: str

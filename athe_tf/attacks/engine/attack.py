@@ -13,7 +13,7 @@ from athe_tf.attacks.engine.arguments import ReprFromArguments
 from athe_tf.attacks.engine.driver import craft_in_parallel
 from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.results import AttackResult, Costs, Precomputed, RoundResult, misclassified
-from athe_tf.attacks.engine.schedule import Schedule, schedule_of
+from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.models.victim import Victim, attack_dtype, victim_of
 from athe_tf.saving.opening import victim as as_victim
 from athe_tf.threat import threat_model
@@ -23,6 +23,8 @@ from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import checked_batch
 from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
+
+victim = as_victim  # public as `athe_tf.attacks.victim`
 
 
 class Attack(ReprFromArguments):
@@ -65,15 +67,17 @@ class Attack(ReprFromArguments):
     number_argument = "steps"
     #: Number of starts; an argument of the attacks that can restart.
     restarts = 1
-    #: How its rounds follow each other, where restarts one after another do not describe it.
-    schedule_class: type[Schedule] | None = None
+    #: How its rounds follow each other; by default restarts, one after another.
+    schedule_class: type[Schedule] = Schedule
 
     def __init__(self, epsilon, norm: str = "linf", targeted: bool = False):
         self.threat = threat_model(norm, epsilon)
         self.targeted = targeted
-        names = ", ".join(self.norms)
-        check(norm in self.norms, f"Attack '{self.name}' exists in {names} only. Received: norm={norm!r}.")
-        self.schedule: Any = None if self.schedule_class is None else self.schedule_class(self)
+        known = " or ".join(map(repr, self.norms))
+        check(
+            norm in self.norms, f"Attack '{self.name}' supports only norm={known}. Received: norm={norm!r}."
+        )
+        self.schedule: Any = self.schedule_class(self)
         self._compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @property
@@ -87,7 +91,7 @@ class Attack(ReprFromArguments):
         return self.threat.norm
 
     def rounds(self, victim: Victim) -> int:
-        """The largest number of rounds; by default that of restarts."""
+        """The largest number of rounds; by default the number of restarts."""
         return self.restarts
 
     def run_round(self, victim: Victim, x, y, ids, seed, round_index) -> RoundResult:
@@ -102,7 +106,7 @@ class Attack(ReprFromArguments):
         return Costs(getattr(self, "steps", None) or 1, forward=1, backward=1)
 
     def craft(self, victim: Victim, x, y, ids, seed):
-        """Adversarial images for training; graph code. By default, those of all rounds one after another."""
+        """Adversarial images for training; graph code. By default, from all rounds one after another."""
         best, solved = x, tf.zeros(tf.shape(x)[:1], tf.bool)
         for round_index in range(self.rounds(victim)):
             found = self.run_round(victim, x, y, ids, seed, round_index)
@@ -209,8 +213,7 @@ class Attack(ReprFromArguments):
                 return self.craft(victim, x, y, ids, seed)
             return craft_in_parallel(lambda a, b, c: self.craft(victim, a, b, c, seed), x, y, ids)
         self.check_victim(victim)
-        if self.schedule is not None:
-            self.schedule.prepare(victim, x, y, batch_size=len(x))
+        self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
         return self.compiled(victim, x.shape, "craft")(x, y, ids, seed)
 
@@ -263,9 +266,8 @@ class Attack(ReprFromArguments):
             labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
             further = []
             if which == "run_round":
-                schedule = schedule_of(self)
-                further.append(tf.TensorSpec([None] if schedule.rounds_in_parallel else [], tf.int32))
-                columns = schedule.memory_columns(victim)
+                further.append(tf.TensorSpec([None] if self.schedule.rounds_in_parallel else [], tf.int32))
+                columns = self.schedule.memory_columns(victim)
                 further += [tf.TensorSpec([None, columns], tf.float32)] if columns else []
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(victim)

@@ -20,11 +20,8 @@ PARTS, CHECKSUMS = "parts", "checksums"
 class AttackState:
     """Keeps the result of an attack in a journal, and reads it back after an interruption.
 
-    The adversarial images of each batch are a part of the journal.
-
-    Args:
-        journal: The journal.
-        result: The result before the attack; updated by `restore`, and saved by `save`.
+    The adversarial images of each batch are a part of the journal. `result` is the result before the attack;
+    `restore` updates it.
     """
 
     def __init__(self, journal: Journal, result: AttackResult):

@@ -29,15 +29,15 @@ from athe_tf.attacks.engine.results import (
     Stage,
     misclassified,
 )
-from athe_tf.attacks.engine.victim import Victim
 from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
+from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.images_and_labels import check_classes
 
-# Of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and more
-# streams gain nothing. An accelerator queues its work anyway, and gets one stream.
+# Streams of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and
+# more gain nothing. An accelerator queues its work anyway, and gets one stream.
 STREAMS = 2
 # Below this, half of a training batch is too small to be worth its own operations in the graph.
 SMALLEST_HALF = 16
@@ -66,37 +66,31 @@ class RunSpec:
 def run(task: RunSpec, state=None) -> AttackResult:
     """Attacks all images that are classified correctly, and returns the outcome for each image.
 
-    Args:
-        task: What to do.
-        state: Path of a file that keeps the state, or `None`.
+    `state` is the path of a file that keeps the state, or `None`.
     """
     attack, victim, precomputed, schedule = task.attack, task.victim, task.precomputed, task.attack.schedule
     first = slice(task.batch_size)
-    told = [] if schedule is None else schedule.check_model(victim, task.x[first], task.y[first], precomputed)
+    told = schedule.check_model(victim, task.x[first], task.y[first], precomputed)
     if precomputed is None:
         result, _ = clean_pass(victim, task.x, task.y, task.batch_size, attack.succeeded)
     else:
         result = AttackResult.before(task.x, precomputed.correct if attack.targeted else ~precomputed.correct)
-    members = [attack] if schedule is None else schedule.members(victim)
+    members = schedule.members(victim)
     for member in members:
         if victim not in member._compiled:  # else it was checked before
             member.check_victim(victim)
     add_stages(result, members, victim, task.max_passes)
-    budget = None if task.max_passes is None else _pass_budget(task, members[0], result)
+    budget = None if task.max_passes is None else _pass_budget(task.max_passes, victim, members[0], result)
     saved = None if state is None else _open_state(task, state, result)
-    report = None if task.progress is None else _progress_report(task, members, result)
+    report = None if task.progress is None else _progress_report(task.progress, victim, members, result)
     for member, stage in zip(members, result.stages, strict=True):
         if not result.success.all():
-            admitted = None if schedule is None else schedule.eligible_images(member, result)
-            memory = result.memory.get(member.name)
-            _Stage(task, member, stage, result, budget, member.schedule, memory, admitted).run(saved, report)
-    if schedule is not None:
-        chosen = np.arange(len(task.x)) < task.batch_size
-        chosen = chosen if precomputed is None or precomputed.checked is None else precomputed.checked
-        result.queries[chosen] += schedule.check_passes[0]
-        result.gradients[chosen] += schedule.check_passes[1]
-    if schedule is not None or task.max_passes is not None:
-        result.notes = remarks(attack, victim, result, task.max_passes, told)
+            admitted = schedule.eligible_images(member, result)
+            _Stage(task, member, stage, result, budget, admitted).run(saved, report)
+    checked = first if precomputed is None or precomputed.checked is None else precomputed.checked
+    result.queries[checked] += schedule.check_passes[0]
+    result.gradients[checked] += schedule.check_passes[1]
+    result.notes = remarks(attack, victim, result, task.max_passes, told)
     return result
 
 
@@ -105,12 +99,7 @@ def remarks(
 ) -> list[str]:
     """What a reader must know about a result on all images, as sentences.
 
-    Args:
-        attack: The attack.
-        victim: The model.
-        result: The result.
-        max_passes: The budget of passes, if there was one.
-        about_model: What the schedule's `check_model` found.
+    `about_model` is what the schedule's `check_model` found.
     """
     told = [*about_model]
     count = 0 if max_passes is None else int(result.memory[STOPPED].sum())
@@ -119,7 +108,7 @@ def remarks(
             f"{count} of {len(result.success)} images reached the budget of {max_passes} passes "
             "before the attack was over and count as robust: the accuracy is an upper bound."
         )
-    return told if attack.schedule is None else attack.schedule.remarks(victim, result, told)
+    return attack.schedule.remarks(victim, result, told)
 
 
 def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | None) -> None:
@@ -128,7 +117,7 @@ def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | 
     for member in members:
         result.stages.append(Stage(member.name, first, member.rounds(victim)))
         first += result.stages[-1].rounds
-        columns = 0 if member.schedule is None else member.schedule.memory_columns(victim)
+        columns = member.schedule.memory_columns(victim)
         if columns:
             result.memory[member.name] = np.full((len(result.success), columns), np.inf, np.float32)
     for name, wanted in ((STOPPED, max_passes is not None), (JUDGE, victim.source is not victim)):
@@ -145,21 +134,21 @@ class _Stage:
     stage: Stage
     result: AttackResult
     budget: Callable | None
-    schedule: Any
-    memory: np.ndarray | None
     admitted: np.ndarray | None
+
+    def __post_init__(self):
+        self.schedule = self.attack.schedule
+        self.memory = self.result.memory.get(self.attack.name)
 
     def run(self, saved: AttackState | None, report: Callable | None) -> None:
         """Runs round after round, until none or no image is left."""
         result, first = self.result, self.stage.first
-        if self.schedule is not None:
-            self._prepare()
+        self._prepare()
         index = 0
         began = time.perf_counter()
         while index < self.stage.rounds and not result.success.all():
             survivors = result.survivors(first + index)
-            simple = self.schedule is self.budget is self.admitted is None
-            groups = [survivors] if simple else self._groups(survivors, index)
+            groups = self._groups(survivors, index)
             for solved in self._outcomes(groups, index):
                 self.stage.seconds += time.perf_counter() - began
                 began = time.perf_counter()
@@ -187,9 +176,7 @@ class _Stage:
         an interruption are among them, so that a resumed run forms the same batches.
         """
         groups = [self._rows(survivors, index)]
-        if self.schedule is None or self.budget is not None:
-            return groups
-        most = self.schedule.independent_rounds(self.task.victim, index)
+        most = self.schedule.independent_rounds(self.task.victim, index) if self.budget is None else 1
         while len(groups) < most:
             rows = self._rows(survivors, index + len(groups))
             if sum(map(len, groups)) + len(rows) > self.task.batch_size:
@@ -224,20 +211,18 @@ class _Stage:
     def _workers(self, images: np.ndarray, rounds: np.ndarray) -> list[Callable]:
         """Functions that run the rounds of a batch: one for each device, or as many as there are streams."""
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
-        in_parallel = self.schedule is not None and self.schedule.rounds_in_parallel
 
         def worker(victim, device=None):
             function = self.attack.compiled(victim, task.x.shape, "run_round")
 
             def one_batch(batch):
                 rows = images[batch]
-                number = tf.constant(rounds[batch] if in_parallel else rounds[batch[0]], tf.int32)
+                number = rounds[batch] if self.schedule.rounds_in_parallel else rounds[batch[0]]
+                names, number = tf.constant(task.ids[rows], tf.int64), tf.constant(number, tf.int32)
                 memory = [] if self.memory is None else [tf.constant(self.memory[rows])]
-                names = tf.constant(task.ids[rows], tf.int64)
                 with contextlib.nullcontext() if device is None else tf.device(device):
-                    return function(
-                        tf.constant(task.x[rows]), tf.constant(task.y[rows]), names, seed, number, *memory
-                    )
+                    x, y = tf.constant(task.x[rows]), tf.constant(task.y[rows])
+                    return function(x, y, names, seed, number, *memory)
 
             return one_batch
 
@@ -308,11 +293,10 @@ def map_batches(workers: Sequence[Callable], batches: Iterable) -> Iterator[tupl
         finally:
             free.put(worker)
 
-    work = workers[0] if len(set(workers)) == 1 else next_free
     with ThreadPoolExecutor(len(workers)) as pool:
         in_flight: collections.deque = collections.deque()
         for batch in batches:
-            in_flight.append((batch, pool.submit(work, batch)))
+            in_flight.append((batch, pool.submit(next_free, batch)))
             if len(in_flight) > len(workers):
                 done, future = in_flight.popleft()
                 yield done, future.result()
@@ -320,18 +304,15 @@ def map_batches(workers: Sequence[Callable], batches: Iterable) -> Iterator[tupl
             yield batch, future.result()
 
 
-def _progress_report(task: RunSpec, members, result: AttackResult) -> Callable:
+def _progress_report(tell: Callable, victim: Victim, members, result: AttackResult) -> Callable:
     """A function that reports progress in passes of the network: those done, and the most that are left.
 
     What is left assumes that no further adversarial example is found, so it only ever shrinks.
     """
     pairs = zip(members, result.stages, strict=True)
-    costs = [member.round_passes(task.victim) for member, stage in pairs for _ in range(stage.rounds)]
+    costs = [member.round_passes(victim) for member, stage in pairs for _ in range(stage.rounds)]
     # The passes of each round and all later ones.
     ahead = np.append(np.cumsum(costs[::-1])[::-1], 0.0)
-
-    tell = task.progress
-    assert tell is not None
 
     def report():
         robust, done = ~result.success, float(result.passes.sum())
@@ -340,23 +321,22 @@ def _progress_report(task: RunSpec, members, result: AttackResult) -> Callable:
     return report
 
 
-def _pass_budget(task: RunSpec, first, result: AttackResult) -> Callable:
+def _pass_budget(max_passes: int, victim: Victim, first, result: AttackResult) -> Callable:
     """A function from an attack and a round to the images that can afford it.
 
     A round is not begun if it might exceed the budget, so no image ever goes through more passes.
     """
-    assert task.max_passes is not None
-    needed = 1 + math.ceil(first.round_passes(task.victim))
-    if task.max_passes < needed:
+    needed = 1 + math.ceil(first.round_passes(victim))
+    if max_passes < needed:
         raise InputError(
             f"`max_passes` must allow for the first round of '{first.name}', which takes up to {needed} "
-            f"passes per image. Received: max_passes={task.max_passes}. Allow more, or use fewer steps."
+            f"passes per image. Received: max_passes={max_passes}. Allow more, or use fewer steps."
         )
     # In the memory of the result, and so in the state file: an image that is stopped stays so.
     stopped = result.memory[STOPPED][:, 0]
 
     def allows(attack, round_index: int) -> np.ndarray:
-        affordable = result.passes + attack.round_passes(task.victim) <= task.max_passes
+        affordable = result.passes + attack.round_passes(victim) <= max_passes
         # Images that went through this round before an interruption could afford it.
         exhausted = ~affordable & (result.rounds <= round_index) & ~result.success
         stopped[exhausted] = 1.0
@@ -389,14 +369,7 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
     model = identify(task.victim) if model is None else model
     if model is None:
         return None
-    saved = AttackState(Journal(path, _identity(task, model)), result)
-    saved.restore()
-    return saved
-
-
-def _identity(task: RunSpec, model: str) -> dict:
-    """What the state of a task belongs to."""
-    return {
+    identity = {
         **source_of(type(task.attack)),
         "attack": task.attack.name,
         **task.attack.settings(),
@@ -406,20 +379,18 @@ def _identity(task: RunSpec, model: str) -> dict:
         "model": model,
         **({} if task.max_passes is None else {"max_passes": int(task.max_passes)}),
     }
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on; fewer than the machine has in a container or under `taskset`."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    saved = AttackState(Journal(path, identity), result)
+    saved.restore()
+    return saved
 
 
 @functools.cache
 def stream_count() -> int:
     """The number of streams on this machine."""
     accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU")
-    return 1 if accelerated or usable_cores() < STREAMS else STREAMS
+    # Those that this process may use: fewer than the machine has in a container or under `taskset`.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if accelerated or cores < STREAMS else STREAMS
 
 
 def craft_in_parallel(craft: Callable, x, y, ids):

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.threat import flat
 from athe_tf.utils import replicas
 from athe_tf.utils.errors import NoGradients
 from athe_tf.utils.where import where_rows
 
-# Of Adam.
+# The decays of Adam.
 MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
 
 

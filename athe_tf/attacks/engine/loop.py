@@ -68,7 +68,8 @@ def shrinking_loop(body, state, constants, steps, last=None) -> LoopResult:
             as an attack does to test its last iterate.
     """
     zeros = tf.zeros(tf.shape(tf.nest.flatten(state)[0])[:1], tf.int32)
-    body, state = _counting(body), (state, zeros, zeros, zeros)
+    # With counts of steps, non-finite gradients and questions to the judge.
+    state = (state, zeros, zeros, zeros)
     structures = state, constants
     state, constants = tf.nest.flatten(state), tf.nest.flatten(constants)
     total = tf.shape(state[0])[0]
@@ -86,8 +87,11 @@ def shrinking_loop(body, state, constants, steps, last=None) -> LoopResult:
         return (i < steps) & tf.reduce_any(active)
 
     def iterate(i, rows, active, work, fixed, full):
-        updated, done = body(i, *packed(work, fixed))
-        work = kept(active, updated, work)
+        (inner, taken, *counts), inputs = packed(work, fixed)
+        updated, done, *events = body(i, inner, inputs)
+        for number, event in enumerate(events):
+            counts[number] += event
+        work = kept(active, (updated, taken + 1, *counts), work)
         active &= ~done
         if whole:
             return i + 1, rows, active, work, fixed, full
@@ -121,16 +125,3 @@ def shrinking_loop(body, state, constants, steps, last=None) -> LoopResult:
     full = [tf.ensure_shape(f, s.shape) for f, s in zip(full, state, strict=True)]
     end, taken, *counts = tf.nest.pack_sequence_as(structures[0], full)
     return LoopResult(end, taken, tested, *counts)
-
-
-def _counting(body):
-    """The same body, with counts of steps, non-finite gradients and questions to the judge in its state."""
-
-    def counted(i, state, constants):
-        inner, taken, *counts = state
-        updated, done, *events = body(i, inner, constants)
-        for number, event in enumerate(events):
-            counts[number] += event
-        return (updated, taken + 1, *counts), done
-
-    return counted

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from athe_tf.attacks import losses
 from athe_tf.attacks.engine.gradients import gradient_of
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.utils.errors import InputError
 
@@ -40,15 +40,9 @@ def saturated_share(logits, labels) -> float:
 
     >>> saturated_share([[20.0, 1.0], [3.0, 1.0]], [0, 0])
     0.5
-
-    Args:
-        logits: `[N, L]`.
-        labels: Integer labels `[N]`.
     """
-    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
-    own = np.take_along_axis(logits, labels[:, np.newaxis], axis=1)[:, 0]
-    others = np.where(np.arange(logits.shape[1]) == labels[:, np.newaxis], -np.inf, logits).max(axis=1)
-    return float(np.mean(own - others >= SATURATED_MARGIN))
+    margins = losses.margin(np.asarray(logits, np.float64), np.asarray(labels)).numpy()
+    return float(np.mean(-margins >= SATURATED_MARGIN))
 
 
 def scale_warnings(logits, labels) -> list[str]:
@@ -58,12 +52,8 @@ def scale_warnings(logits, labels) -> list[str]:
 
     >>> scale_warnings([[0.9, -0.2]], [0])[0][:25]
     'Cosine logits at scale 1:'
-
-    Args:
-        logits: `[N, L]`.
-        labels: Integer labels `[N]`.
     """
-    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    logits = np.asarray(logits, np.float64)
     if like_probabilities(logits):
         return [PROBABILITIES]
     found: list[str] = []
@@ -87,12 +77,7 @@ def scale_warnings(logits, labels) -> list[str]:
 
 
 def deterministic_logits(victim: Victim, x) -> bool:
-    """Whether repeated passes give the same logits; with dropout or noise at inference they do not.
-
-    Args:
-        victim: The model.
-        x: Images `[N, H, W, C]`; a batch is enough.
-    """
+    """Whether repeated passes of a batch give the same logits; dropout or noise at inference changes them."""
     images = tf.convert_to_tensor(x, tf.float32)
     answers = np.stack([victim.compiled_logits(images).numpy() for _ in range(REPEATED_PASSES)])
     if (answers.argmax(axis=-1) != answers[0].argmax(axis=-1)).any():
@@ -103,13 +88,7 @@ def deterministic_logits(victim: Victim, x) -> bool:
 
 
 def zero_gradients(victim: Victim, x, y) -> float:
-    """The share of images at which the gradient of the margin is exactly zero.
-
-    Args:
-        victim: The model.
-        x: Images `[N, H, W, C]`; a batch is enough.
-        y: Integer labels `[N]`.
-    """
+    """The share of the images of a batch at which the gradient of the margin is exactly zero."""
     labels = tf.convert_to_tensor(y, tf.int32)
 
     @tf.function(autograph=False)

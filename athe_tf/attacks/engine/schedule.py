@@ -1,24 +1,20 @@
-"""How the rounds of an attack follow each other; for cascades, and for attacks whose rounds are special.
-
-Nearly all attacks have no schedule: their rounds are restarts, one after another.
-"""
+"""How the rounds of an attack follow each other; cascades and attacks with special rounds have their own."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
-from athe_tf.attacks.engine.victim import Victim
+from athe_tf.models.victim import Victim
 
 if TYPE_CHECKING:
     from athe_tf.attacks.engine.attack import Attack
 
 
 class Schedule:
-    """What a run asks about the rounds of an attack. A subclass overrides the answers that differ.
+    """What a run asks about the rounds of an attack: here they are restarts, one after another.
 
-    Args:
-        attack: The attack.
+    A subclass overrides the answers that differ.
     """
 
     #: Whether several rounds of an image can be in one batch: `run_round` then takes a round for each image.
@@ -80,8 +76,3 @@ class Schedule:
     def remarks(self, victim: Victim, result: AttackResult, told: list[str]) -> list[str]:
         """What a reader must know about a result on all images: what is `told` anyway, and more."""
         return told
-
-
-def schedule_of(attack: "Attack") -> Schedule:
-    """The schedule of an attack, or that of all attacks without one."""
-    return attack.schedule or Schedule(attack)
