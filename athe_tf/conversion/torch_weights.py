@@ -167,24 +167,23 @@ def load_torch_weights(model: keras.Model, state: Mapping[str, np.ndarray]) -> T
     tensors = used_tensors(state)
     layers = layers_with_weights(model)
     layout = _recognized(layers, tensors)
-    unread = set(tensors)
     new = {}
     for layer in layers:
         module = str(layout.module_of(layer.name))
-        arrays = [_take(name, tensors, unread) for name in _tensor_names(layer, module)]
+        arrays = [_take(name, tensors) for name in _tensor_names(layer, module)]
         if isinstance(layer, BatchNorm):
-            bias = _bias_before(layer, layout)
-            arrays[2] = arrays[2] - (_take(bias, tensors, unread) if bias in tensors else 0.0)
+            arrays[2] = arrays[2] - tensors.pop(_bias_before(layer, layout), 0.0)
         else:
             arrays[0] = _kernel(layer, arrays[0])
         if isinstance(layer, CosineDense) and layer.kernel.constraint is not None:
             arrays[0] = np.asarray(layer.kernel.constraint(arrays[0]))
         pairs = zip(arrays, layer.weights, strict=True)
         new[layer] = [_checked(array, weight, module) for array, weight in pairs]
-    _check_normalization(model, tensors, unread)
+    _check_normalization(model, tensors)
+    # Those that found their place were taken out.
     check(
-        not unread,
-        f"The {layout.name} has tensors without a place in '{model.name}': {_some(unread)}. Build the model "
+        not tensors,
+        f"The {layout.name} has tensors without a place in '{model.name}': {_some(tensors)}. Build the model "
         "with the architecture and the head of the checkpoint.",
     )
     for layer, arrays in new.items():
@@ -323,13 +322,12 @@ def _bias_before(layer, layout: TorchLayout) -> str:
     return f"{layout.module_of(before.name)}.bias" if isinstance(before, keras.layers.Conv2D) else ""
 
 
-def _take(name: str, tensors: Mapping[str, np.ndarray], unread: set[str]) -> np.ndarray:
+def _take(name: str, tensors: dict[str, np.ndarray]) -> np.ndarray:
     check(
         name in tensors,
         f"The state dict has no '{name}'. Build the model with the architecture and head of the checkpoint.",
     )
-    unread.discard(name)
-    return tensors[name]
+    return tensors.pop(name)
 
 
 def _checked(array: np.ndarray, weight, module: str) -> np.ndarray:
@@ -341,13 +339,12 @@ def _checked(array: np.ndarray, weight, module: str) -> np.ndarray:
     return array
 
 
-def _check_normalization(model: keras.Model, tensors: Mapping[str, np.ndarray], unread: set[str]) -> None:
-    """Refuses a checkpoint whose input normalization, if it has one, is not the model's."""
+def _check_normalization(model: keras.Model, tensors: dict[str, np.ndarray]) -> None:
+    """Takes out the input normalization of a checkpoint, if it has one; refuses another than the model's."""
     for names in NORMALIZATIONS:
         if not set(names) <= set(tensors):
             continue
-        unread.difference_update(names)
-        expected = [np.ravel(tensors[name]) for name in names]
+        expected = [np.ravel(tensors.pop(name)) for name in names]
         received = _normalization_of(model) or [np.zeros(len(expected[0])), np.ones(len(expected[0]))]
         check(
             np.allclose(expected, received, atol=1e-6),

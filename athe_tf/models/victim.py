@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.digest import keras_digest
-from athe_tf.models.features import find_head
+from athe_tf.models.features import Head, find_head
 from athe_tf.utils.errors import InputError, NotApplicable
 
 # The arguments that a victim has as attributes.
@@ -174,7 +174,11 @@ def victim_of(model, num_classes: int | None = None) -> Victim:
         return kept
     name = getattr(model, "__name__", type(model).__name__)
     is_keras = isinstance(model, keras.Model)
-    made = _keras_victim(model) if is_keras else Victim(model, num_classes=num_classes, name=name)
+    made = (
+        keras_victim(model, find_head(model))
+        if is_keras
+        else Victim(model, num_classes=num_classes, name=name)
+    )
     with contextlib.suppress(AttributeError):  # a callable without attributes makes a new victim each time
         # Past Keras, which would track an attribute that is set the usual way.
         object.__setattr__(model, _KEPT, made)
@@ -230,15 +234,17 @@ def in_range(victim: Victim, low: float, high: float) -> Victim:
     return found
 
 
-def _keras_victim(model: keras.Model) -> Victim:
-    head, features = find_head(model)
+def keras_victim(model: keras.Model, end: Head, training: bool = False) -> Victim:
+    """A victim from a Keras model and its head, in inference or in training mode."""
+    head, features = end
     shape = getattr(model, "output_shape", None)
     return Victim(
-        lambda x: model(x, training=False),
-        features=None if features is None else (lambda x: features(x, training=False)),
+        lambda x: model(x, training=training),
+        features=None if features is None else (lambda x: features(x, training=training)),
         head=head,
         scale=head.scale if isinstance(head, CosineDense) else 1.0,
         num_classes=shape[-1] if isinstance(shape, tuple) else None,
         name=model.name,
+        independent=not training,
         digest=lambda: keras_digest(model),
     )

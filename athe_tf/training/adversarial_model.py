@@ -12,9 +12,10 @@ from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, find_head, has_softmax
+from athe_tf.models.victim import keras_victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
-from athe_tf.training.crafting import NamedAttacks, TrainingAttack, check_batch_norm, crafting_mode
+from athe_tf.training.crafting import check_batch_norm, check_radius_used, crafting_mode, named_attack
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
@@ -151,7 +152,13 @@ class AdversarialModel(ModelWithStepLogs):
         self.options: Any = make_options(self.options_class, options, type(self).__name__)
         self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm)
         self.net = net
-        self.head, self._features = _checked_head(net)
+        check_classifier(net)
+        self.head, self._features = find_head(net)
+        check(
+            not has_softmax(self.head),
+            "Training and attacks need logits, and this model ends in a softmax. Remove it: "
+            "net = athe_tf.models.to_logits(net).",
+        )
         name_of_head = "unknown" if self.head is None else type(self.head).__name__
         check_margin(margin, name_of_head, isinstance(self.head, CosineDense))
         self.margin = margin
@@ -162,12 +169,13 @@ class AdversarialModel(ModelWithStepLogs):
         #: Images are crafted and losses computed in float32, or in float64 if the net takes float64 images.
         dtypes = [tf.as_dtype(each.dtype) for each in getattr(net, "inputs", None) or ()]
         self.image_dtype = tf.float64 if tf.float64 in dtypes else tf.float32
-        named = NamedAttacks(epsilon, norm, self.options)
-        attack = named.get(attack, "attack")
+        radius = (epsilon, norm)
+        given = named_attack(attack, "attack", *radius, self.options)
         # A framework, or an option, that needs more than an `Attack` has refused others.
-        self.attack = cast(TrainingAttack, self.prepared_attack(attack))
-        self.validation_attack = named.get(validation_attack, "validation_attack") or attack
-        named.check_used()
+        self.attack = cast(PGD, self.prepared_attack(given))
+        validation = named_attack(validation_attack, "validation_attack", *radius, self.options)
+        self.validation_attack = validation or given
+        check_radius_used(*radius, attack, validation_attack)
         self.options.check_bn_mode(bn_mode)
         self.bn_mode: str = bn_mode or next(iter(self.options.bn_modes), "eval")
         check_batch_norm(self.bn_mode, net)
@@ -178,7 +186,7 @@ class AdversarialModel(ModelWithStepLogs):
             weight_perturbation.check_net(net)
         self.weight_perturbation = weight_perturbation
         check(
-            epsilon_schedule is None or isinstance(self.attack, TrainingAttack),
+            epsilon_schedule is None or isinstance(self.attack, PGD),
             "An epsilon schedule needs an attack whose epsilon can change, such as athe_tf.attacks.PGD. "
             f"Received: {type(self.attack).__name__}.",
         )
@@ -280,16 +288,8 @@ class AdversarialModel(ModelWithStepLogs):
     def victim(self, training: bool, averaged: bool = False) -> Victim:
         """The net, or its average, as an attack sees it during this step."""
         net = self.averaged if averaged else self.net
-        head, features = self._averaged_head if averaged else (self.head, self._features)
-        return Victim(
-            lambda x: net(x, training=training),
-            features=None if features is None else (lambda x: features(x, training=training)),
-            head=head,
-            scale=self.scale,
-            num_classes=net.output_shape[-1],
-            name=net.name,
-            independent=not training,
-        )
+        head = self._averaged_head if averaged else Head(self.head, self._features)
+        return keras_victim(net, head, training)
 
     def step_seed(self):
         """The seed of this step: a function of the run's seed and the number of updates so far."""
@@ -485,18 +485,6 @@ def checked_images(images):
     low, high = tf.reduce_min(images), tf.reduce_max(images)
     remedy = tf.where((low >= 0) & (high <= 255), DIVIDE, NORMALIZE_INSIDE)
     return checked(images, valid, f"{IMAGE_RULE}min=", low, ", max=", high, ". ", remedy)
-
-
-def _checked_head(net: keras.Model) -> Head:
-    """The head; refuses a classifier that ends in a softmax, or whose number of classes is not known."""
-    check_classifier(net)
-    head = find_head(net)
-    check(
-        not has_softmax(head.layer),
-        "Training and attacks need logits, and this model ends in a softmax. Remove it: "
-        "net = athe_tf.models.to_logits(net).",
-    )
-    return head
 
 
 def full_precision(logits):

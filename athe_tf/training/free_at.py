@@ -5,14 +5,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from athe_tf.attacks.engine.gradients import finite_gradient
-from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.training.adversarial_model import Cost
 from athe_tf.training.options import FreeATOptions
+from athe_tf.training.pgd_at import PGDAT
 from athe_tf.utils import replicas
 from athe_tf.utils.errors import check
 from athe_tf.utils.where import where_rows
 
 
-class FreeAT(AdversarialModel):
+class FreeAT(PGDAT):
     """FreeAT: one backward pass updates both the weights and the noise (Shafahi et al., 2019).
 
     Every batch is used `replays` times (the paper's m). A replay computes the loss on
@@ -64,10 +65,6 @@ class FreeAT(AdversarialModel):
             dtype=self.image_dtype,
             autocast=False,
         )
-
-    def training_loss(self, x, x_adv, y) -> Terms:
-        logits = self.training_logits(x_adv)
-        return Terms(self.crossentropy(y, logits), adversarial_logits=logits)
 
     def crafting_passes(self) -> tuple[int, int]:
         return 0, 0

@@ -173,14 +173,9 @@ class FrameworkOptions:
         return epsilon / 4
 
     def check_attack(self, *, norm: str, steps: int, restarts: int, start: str | None, logit_scale="model"):
-        """Raises `InputError` for an attack that the framework cannot craft with.
+        """Raises `InputError` for an attack that the framework cannot craft with, by the attack's arguments.
 
-        Args:
-            norm: The attack's.
-            steps: The attack's.
-            restarts: The attack's.
-            start: The attack's; `None` if it was not given.
-            logit_scale: The attack's.
+        `start` is `None` if it was not given.
         """
         check(
             steps >= 1,
