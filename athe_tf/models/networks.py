@@ -138,7 +138,7 @@ def preact_resnet18_fast(x, blocks: Blocks, width: int = 16) -> keras.KerasTenso
 
 
 def preact_resnet18_nfgsm(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
-    """Pre-activation ResNet18 of N-FGSM: that of FastAT with a last batch normalization.
+    """Pre-activation ResNet18 of N-FGSM: FastAT's with a last batch normalization.
 
     Reference:
         de Jorge et al., "Make Some Noise: Reliable and Efficient Single-Step Adversarial Training",

@@ -97,7 +97,7 @@ class AdversarialModel(ModelWithStepLogs):
     classifier: `shipped`, which is `net` or its average.
 
     Args:
-        net: A Keras model from images in [0, 1] to logits. Layers with `trainable = False` stay as they are,
+        net: A Keras model from images in [0, 1] to logits. Layers with `trainable = False` stay unchanged,
             batch normalization included.
         attack: Crafts the training images: an `Attack`, or the name of one, such as `"pgd-10"`. `None` for
             frameworks that need none.
@@ -118,7 +118,7 @@ class AdversarialModel(ModelWithStepLogs):
             clipping.
         seed: Seed of the random starts of the attacks. Defaults to 0.
         name: The name of the Keras model.
-        **options: Those of the framework, see `options_class`.
+        **options: The framework's options, see `options_class`.
     """
 
     #: The options of the framework, and what it requires of its attack.

@@ -20,11 +20,11 @@ class FreeAT(PGDAT):
     `clip(x + noise, 0, 1)`, and one backward pass gives the gradients of the weights, for the optimizer, and
     of the noise, which takes an ascent step and is projected to the ball. The noise is never reset: a batch
     starts with the noise of the batch before, and the first one with zeros. A pixel that the noise pushes out
-    of [0, 1] has no gradient through the clip, so its noise stays as it is: on images with many black or
+    of [0, 1] has no gradient through the clip, so its noise stays unchanged: on images with many black or
     white pixels, it soon has no effect there. With `noise_in_box`, the noise is shortened after each step so
     that image plus noise stays in [0, 1], and the network sees `x + noise` without a clip: so does the code
-    of Wong et al. (2020), whose settings are those of Table 3 of the HE paper. In the first replay of a batch
-    the noise is that of other images, and the sum may then leave [0, 1].
+    of Wong et al. (2020), whose settings Table 3 of the HE paper uses. In the first replay of a batch
+    the noise belongs to other images, and the sum may then leave [0, 1].
 
     Training objective: `CE(f(x + noise), y)`, with HE the margin loss of Eq. 6. Because the pass is shared,
     the noise maximizes the same loss: this is the only framework whose attack contains the margin and the

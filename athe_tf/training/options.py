@@ -58,7 +58,7 @@ class EpsilonOptions:
 
     epsilon_schedule: str = option("constant", "Rise of epsilon in each period.", choices=EPSILON_SCHEDULES)
     epsilon_min: float = option(0.0, "Epsilon at the beginning of every period.", ge=0)
-    epsilon_max: float | None = option(None, "End of the rise, cut at epsilon. [twice epsilon]", ge=0)
+    epsilon_max: float | None = option(None, "End of the rise, clipped to epsilon. [twice epsilon]", ge=0)
     epsilon_warmup: float | None = option(None, "Epochs of the rise, instead of epsilon_max.", gt=0)
     epsilon_delay: float = option(0.0, "Epochs at epsilon_min before the first rise.", ge=0)
 
@@ -343,7 +343,7 @@ class LLROptions(FrameworkOptions):
         return 0.1 if self.preset == "code" else super().step_size(epsilon)
 
     def resolved(self, name: str):
-        """The value of an option, or that of the preset."""
+        """The value of an option, or the preset's."""
         value = getattr(self, name)
         return self.presets[self.preset][name] if value is None else value
 
