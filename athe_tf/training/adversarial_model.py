@@ -19,12 +19,12 @@ from athe_tf.training.crafting import check_batch_norm, check_radius_used, craft
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.graph_checks import checked, readable_errors
+from athe_tf.utils.graph_checks import checked
 from athe_tf.utils.images_and_labels import DIVIDE, IMAGE_RULE, NORMALIZE_INSIDE, TOLERANCE
 from athe_tf.utils.keras_compat import all_layers
 from athe_tf.utils.label_checks import checked_labels
 from athe_tf.utils.options import DerivedSignature, make_options
-from athe_tf.utils.tensorflow_compat import ModelWithStepLogs, repeatable
+from athe_tf.utils.tensorflow_compat import ModelWithStepLogs
 
 
 class Terms(NamedTuple):
@@ -124,9 +124,6 @@ class AdversarialModel(ModelWithStepLogs):
     #: The options of the framework, and what it requires of its attack.
     options_class: ClassVar[type[FrameworkOptions]] = FrameworkOptions
     __signature__ = DerivedSignature("options_class")
-    # Made by Keras.
-    train_function: Callable | None
-    test_function: Callable | None
 
     def __init__(
         self,
@@ -390,16 +387,8 @@ class AdversarialModel(ModelWithStepLogs):
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.net.trainable_variables)
-        if self.train_function is None or force:
-            super().make_train_function(force=True)
-            self.train_function = readable_errors()(repeatable(self.train_function))
+        super().make_train_function(force)
         return self.train_function
-
-    def make_test_function(self, force=False):
-        if self.test_function is None or force:
-            super().make_test_function(force=True)
-            self.test_function = readable_errors()(repeatable(self.test_function))
-        return self.test_function
 
     def checked_batch(self, data):
         """The same batch; raises `InputError` unless images lie in [0, 1] and labels are classes.
