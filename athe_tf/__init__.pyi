@@ -1,53 +1,24 @@
-from . import (
-    analysis,
-    attacks,
-    conversion,
-    data,
-    distribution,
-    evaluation,
-    layers,
-    losses,
-    models,
-    report,
-    results,
-    saving,
-    threat,
-    training,
-    zoo,
-)
-from .evaluation.evaluator import evaluate
-from .layers.batch_norm import BatchNorm
-from .layers.cosine_dense import CosineDense
-from .losses import MarginCrossentropy
-from .saving.keras_file import load_model
-from .saving.opening import victim
-from .saving.saved_model import export
-from .utils.errors import InputError
-from .version import __version__
-
-__all__ = [
-    "BatchNorm",
-    "CosineDense",
-    "InputError",
-    "MarginCrossentropy",
-    "__version__",
-    "analysis",
-    "attacks",
-    "conversion",
-    "data",
-    "distribution",
-    "evaluate",
-    "evaluation",
-    "export",
-    "layers",
-    "load_model",
-    "losses",
-    "models",
-    "report",
-    "results",
-    "saving",
-    "threat",
-    "training",
-    "victim",
-    "zoo",
-]
+from . import analysis as analysis
+from . import attacks as attacks
+from . import conversion as conversion
+from . import data as data
+from . import distribution as distribution
+from . import evaluation as evaluation
+from . import layers as layers
+from . import losses as losses
+from . import models as models
+from . import report as report
+from . import results as results
+from . import saving as saving
+from . import threat as threat
+from . import training as training
+from . import zoo as zoo
+from .evaluation.evaluator import evaluate as evaluate
+from .layers.batch_norm import BatchNorm as BatchNorm
+from .layers.cosine_dense import CosineDense as CosineDense
+from .losses import MarginCrossentropy as MarginCrossentropy
+from .saving.keras_file import load_model as load_model
+from .saving.opening import victim as victim
+from .saving.saved_model import export as export
+from .utils.errors import InputError as InputError
+from .version import __version__ as __version__

@@ -57,7 +57,7 @@ def measured(name: str, framework: str, head: str, arguments, x, y) -> str:
 def cost(make_step, repeats: int) -> float:
     """The time of a repeatable step over that of the same step as TensorFlow optimizes it by itself."""
     steps = {"repeatable": make_step()}
-    with mock.patch("athe_tf.training.adversarial_model.repeatable", lambda function: function):
+    with mock.patch("athe_tf.utils.tensorflow_compat.repeatable", lambda function: function):
         steps["as it comes"] = make_step()
     best = interleaved(steps, repeats)
     return best["repeatable"] / best["as it comes"]

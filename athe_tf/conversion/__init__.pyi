@@ -1,5 +1,4 @@
-from .converted_file import convert
-from .torch_import import from_torch
-from .torch_weights import load_torch_weights, to_torch
-
-__all__ = ["convert", "from_torch", "load_torch_weights", "to_torch"]
+from .converted_file import convert as convert
+from .torch_import import from_torch as from_torch
+from .torch_weights import load_torch_weights as load_torch_weights
+from .torch_weights import to_torch as to_torch

@@ -138,10 +138,7 @@ def convertible(net: keras.Model) -> keras.Model:
     """A copy of `net` that computes the same logits, up to rounding, with operations that convert.
 
     The normalization of the input becomes a `Rescaling`, whose numbers are part of the graph: the converter
-    to ONNX takes those of a `Normalization` for inputs. An angular head becomes an `ArctangentHead`.
-
-    Args:
-        net: A functional or Sequential classifier.
+    to ONNX takes the numbers of a `Normalization` for inputs. An angular head becomes an `ArctangentHead`.
     """
     try:
         copy = keras.models.clone_model(net, clone_function=_copied)

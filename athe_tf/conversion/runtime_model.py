@@ -96,10 +96,7 @@ def _unreadable(path: pathlib.Path, error: Exception) -> InputError:
 def _classes(path: pathlib.Path, inputs: Sequence[tuple[Sequence, str]], outputs: Sequence[Sequence]) -> int:
     """The number of classes of a file that maps images to logits; `InputError` for one that does not.
 
-    Args:
-        path: The file.
-        inputs: Shape and type of each input. A size that is not known is no positive number.
-        outputs: The shape of each output.
+    `inputs` are shapes and types, `outputs` are shapes. A size that is not known is no positive number.
     """
     check(
         (len(inputs), len(outputs)) == (1, 1),

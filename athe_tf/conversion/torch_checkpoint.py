@@ -34,8 +34,7 @@ _COUNTERS = re.compile(r"(^|\.)(num_batches_tracked|n_averaged)$")
 def read_checkpoint(path: str | os.PathLike) -> Any:
     """The content of a `.safetensors` file or of a file of `torch.save`, with nothing executed.
 
-    Args:
-        path: The file. A file that contains objects other than tensors, containers and numbers is refused.
+    A file that contains objects other than tensors, containers and numbers is refused.
     """
     path = pathlib.Path(path)
     check(path.is_file(), f"There is no checkpoint file '{path}'. Give a .pt, .pth or .safetensors file.")
@@ -93,8 +92,7 @@ def import_torch(purpose: str) -> Any:
 def read_safetensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file by name; bfloat16 becomes float32, which is exact.
 
-    Args:
-        path: The file. One that is truncated or inconsistent is an `InputError`.
+    A file that is truncated or inconsistent is an `InputError`.
     """
     safetensors = _import_safetensors(f"read '{path}'")
     try:
@@ -178,15 +176,13 @@ def find_state_dict(checkpoint: Any, entry: str | None = None) -> tuple[dict[str
         "The checkpoint has no weights of a network: no mapping from names to tensors with a '.weight'. "
         f"It has {_some(checkpoint)}. Save the state dict: torch.save(model.state_dict(), FILE).",
     )
-    if entry is not None:
-        check(entry in found, f"The checkpoint has no weights in '{entry}'. It has them in {names}.")
-        return _arrays(found[entry]), entry
     check(
-        len(found) == 1,
+        entry is not None or len(found) == 1,
         f"The checkpoint has several sets of weights: {names}. Choose one with `entry`, such as "
         f"entry='{next(reversed(found))}'.",
     )
-    name = next(iter(found))
+    name = next(iter(found)) if entry is None else entry
+    check(name in found, f"The checkpoint has no weights in '{name}'. It has them in {names}.")
     return _arrays(found[name]), name
 
 
@@ -228,7 +224,7 @@ def _arrays(state: Mapping) -> dict[str, np.ndarray]:
 
 
 def _array(tensor) -> np.ndarray:
-    """A tensor of PyTorch as an array, half precision as float32; arrays stay as they are."""
+    """A tensor of PyTorch as an array, half precision as float32; arrays stay unchanged."""
     if hasattr(tensor, "detach"):
         tensor = tensor.detach().cpu()
         tensor = (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()

@@ -180,10 +180,8 @@ def _channels(tensors: Mapping[str, np.ndarray]) -> int:
 
 
 def _normalization(tensors: Mapping[str, np.ndarray], mean: Statistics | None, std: Statistics | None):
-    """Mean and standard deviation: those of the caller, else those of the checkpoint."""
+    """Mean and standard deviation: the caller's, else the checkpoint's."""
     if mean is not None or std is not None:
         return mean, std
-    for names in torch_weights.NORMALIZATIONS:
-        if set(names) <= set(tensors):
-            return tuple(np.ravel(tensors[name]).astype(float).tolist() for name in names)
-    return None
+    names = next((names for names in torch_weights.NORMALIZATIONS if set(names) <= set(tensors)), ())
+    return tuple(np.ravel(tensors[name]).astype(float).tolist() for name in names) or None

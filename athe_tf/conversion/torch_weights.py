@@ -167,24 +167,12 @@ def load_torch_weights(model: keras.Model, state: Mapping[str, np.ndarray]) -> T
     tensors = used_tensors(state)
     layers = layers_with_weights(model)
     layout = _recognized(layers, tensors)
-    unread = set(tensors)
-    new = {}
-    for layer in layers:
-        module = str(layout.module_of(layer.name))
-        arrays = [_take(name, tensors, unread) for name in _tensor_names(layer, module)]
-        if isinstance(layer, BatchNorm):
-            bias = _bias_before(layer, layout)
-            arrays[2] = arrays[2] - (_take(bias, tensors, unread) if bias in tensors else 0.0)
-        else:
-            arrays[0] = _kernel(layer, arrays[0])
-        if isinstance(layer, CosineDense) and layer.kernel.constraint is not None:
-            arrays[0] = np.asarray(layer.kernel.constraint(arrays[0]))
-        pairs = zip(arrays, layer.weights, strict=True)
-        new[layer] = [_checked(array, weight, module) for array, weight in pairs]
-    _check_normalization(model, tensors, unread)
+    # Both take out the tensors that they use.
+    new = {layer: _take_weights(layer, layout, tensors) for layer in layers}
+    _take_normalization(model, tensors)
     check(
-        not unread,
-        f"The {layout.name} has tensors without a place in '{model.name}': {_some(unread)}. Build the model "
+        not tensors,
+        f"The {layout.name} has tensors without a place in '{model.name}': {_some(tensors)}. Build the model "
         "with the architecture and the head of the checkpoint.",
     )
     for layer, arrays in new.items():
@@ -323,31 +311,38 @@ def _bias_before(layer, layout: TorchLayout) -> str:
     return f"{layout.module_of(before.name)}.bias" if isinstance(before, keras.layers.Conv2D) else ""
 
 
-def _take(name: str, tensors: Mapping[str, np.ndarray], unread: set[str]) -> np.ndarray:
-    check(
-        name in tensors,
-        f"The state dict has no '{name}'. Build the model with the architecture and head of the checkpoint.",
-    )
-    unread.discard(name)
-    return tensors[name]
-
-
-def _checked(array: np.ndarray, weight, module: str) -> np.ndarray:
-    if array.shape != tuple(weight.shape):
-        raise InputError(
-            f"The module '{module}' has another shape than '{weight.path}', in the order of Keras. Expected: "
-            f"{tuple(weight.shape)}. Received: {array.shape}. Build the model with the checkpoint's sizes."
+def _take_weights(layer, layout: TorchLayout, tensors: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Takes the weights of a layer out of a state dict, in the order and the shapes of Keras."""
+    module = str(layout.module_of(layer.name))
+    names = _tensor_names(layer, module)
+    for name in names:
+        check(
+            name in tensors,
+            f"The state dict has no '{name}'. Build the model with the architecture and head of the "
+            "checkpoint.",
         )
-    return array
+    arrays = [tensors.pop(name) for name in names]
+    if isinstance(layer, BatchNorm):
+        arrays[2] = arrays[2] - tensors.pop(_bias_before(layer, layout), 0.0)
+    else:
+        arrays[0] = _kernel(layer, arrays[0])
+    if isinstance(layer, CosineDense) and layer.kernel.constraint is not None:
+        arrays[0] = np.asarray(layer.kernel.constraint(arrays[0]))
+    for array, weight in zip(arrays, layer.weights, strict=True):
+        check(
+            array.shape == tuple(weight.shape),
+            f"The module '{module}' has another shape than '{weight.path}', in the order of Keras. Expected: "
+            f"{tuple(weight.shape)}. Received: {array.shape}. Build the model with the checkpoint's sizes.",
+        )
+    return arrays
 
 
-def _check_normalization(model: keras.Model, tensors: Mapping[str, np.ndarray], unread: set[str]) -> None:
-    """Refuses a checkpoint whose input normalization, if it has one, is not the model's."""
+def _take_normalization(model: keras.Model, tensors: dict[str, np.ndarray]) -> None:
+    """Takes out the input normalization of a checkpoint, if it has one; refuses another than the model's."""
     for names in NORMALIZATIONS:
         if not set(names) <= set(tensors):
             continue
-        unread.difference_update(names)
-        expected = [np.ravel(tensors[name]) for name in names]
+        expected = [np.ravel(tensors.pop(name)) for name in names]
         received = _normalization_of(model) or [np.zeros(len(expected[0])), np.ones(len(expected[0]))]
         check(
             np.allclose(expected, received, atol=1e-6),

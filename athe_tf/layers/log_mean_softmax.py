@@ -30,7 +30,8 @@ class LogMeanSoftmax(keras.layers.Layer):
 
     def call(self, inputs):
         logits = ops.reshape(inputs, (-1, self.members, inputs.shape[-1] // self.members))
-        return ops.logsumexp(ops.log_softmax(logits, axis=-1), axis=1) - ops.log(float(self.members))
+        total = ops.logsumexp(ops.log_softmax(logits, axis=-1), axis=1)
+        return total - ops.log(ops.cast(self.members, total.dtype))
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[-1] // self.members)

@@ -4,7 +4,7 @@
     net = athe_tf.models.to_hypersphere(your_keras_classifier)
     net = athe_tf.models.to_logits(your_keras_classifier)                  # without its softmax
     net = athe_tf.models.with_input_range(your_keras_classifier, (0, 255)) # takes images in [0, 1]
-    athe_tf.models.freeze(net, "conv1|group1_.*")                          # layers that stay as they are
+    athe_tf.models.freeze(net, "conv1|group1_.*")                          # layers that are not trained
     embedding = athe_tf.models.embedding_model(net)                        # unit features, for retrieval
     net = athe_tf.models.ensemble_of([one, other])                         # the mean of their probabilities
     net = athe_tf.models.from_torch("net.pt", "wrn-34-10")                 # a published PyTorch checkpoint

@@ -1,28 +1,17 @@
 import athe_tf.conversion
 
-from .adapters import ensemble_of, freeze, to_logits, with_input_range
-from .builder import build
-from .features import embedding_model
-from .hypersphere import suggest_scale, to_hypersphere
-from .names import ACTIVATIONS, HEADS, NAMES
+from .adapters import ensemble_of as ensemble_of
+from .adapters import freeze as freeze
+from .adapters import to_logits as to_logits
+from .adapters import with_input_range as with_input_range
+from .builder import build as build
+from .features import embedding_model as embedding_model
+from .hypersphere import suggest_scale as suggest_scale
+from .hypersphere import to_hypersphere as to_hypersphere
+from .names import ACTIVATIONS as ACTIVATIONS
+from .names import HEADS as HEADS
+from .names import NAMES as NAMES
 
 from_torch = athe_tf.conversion.from_torch
 load_torch_weights = athe_tf.conversion.load_torch_weights
 to_torch = athe_tf.conversion.to_torch
-
-__all__ = [
-    "ACTIVATIONS",
-    "HEADS",
-    "NAMES",
-    "build",
-    "embedding_model",
-    "ensemble_of",
-    "freeze",
-    "from_torch",
-    "load_torch_weights",
-    "suggest_scale",
-    "to_hypersphere",
-    "to_logits",
-    "to_torch",
-    "with_input_range",
-]

@@ -36,7 +36,7 @@ def build(
     """Builds a functional Keras classifier that maps images in [0, 1] to logits.
 
     Its last layer is called "head", and the input of that layer is the penultimate features. Padding and
-    initialization of convolutions are those of PyTorch, so that published recipes carry over.
+    initialization of convolutions are PyTorch's, so that published recipes carry over.
 
     Example:
 
@@ -116,7 +116,7 @@ def _normalized(images, mean: Statistics | None, std: Statistics | None):
 
 
 def _whole_precision() -> str:
-    """The dtype of images and logits: that of the weights, so float32 under mixed precision."""
+    """The dtype of images and logits: the dtype of the weights, so float32 under mixed precision."""
     return keras.config.dtype_policy().variable_dtype
 
 

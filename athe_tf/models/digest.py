@@ -1,4 +1,4 @@
-"""Digests that identify a model, so that the state of an evaluation is never taken for that of another.
+"""Digests that identify a model, so that the state of one evaluation is never taken for another's.
 
 Python code has no digest: a function, a `Lambda` layer or a layer without a config may do something else
 tomorrow, and a model that contains one cannot be identified.
@@ -123,7 +123,7 @@ def is_third_party(thing: Any) -> bool:
 
 
 def source_of(attack_class: type) -> dict[str, str]:
-    """The source code of an attack from elsewhere, as an entry of an identity; empty for those of athe_tf."""
+    """The source code of an attack from elsewhere, as an entry of an identity; empty for athe_tf's own."""
     if not is_third_party(attack_class):
         return {}
     try:

@@ -106,8 +106,7 @@ def embedding_model(model: keras.Model) -> keras.Model:
 
 def is_softmax_layer(layer) -> bool:
     """Whether a layer only turns logits into probabilities."""
-    activation = getattr(layer, "activation", None) if isinstance(layer, keras.layers.Activation) else None
-    return isinstance(layer, keras.layers.Softmax) or activation is keras.activations.softmax
+    return isinstance(layer, keras.layers.Softmax) or _only_applies(layer, keras.activations.softmax)
 
 
 def has_softmax(layer) -> bool:
@@ -126,5 +125,8 @@ def known_graph(model) -> bool:
 
 def is_identity(layer) -> bool:
     """Whether a layer returns its input, perhaps in another precision."""
-    activation = getattr(layer, "activation", None) if isinstance(layer, keras.layers.Activation) else None
-    return activation is keras.activations.linear or isinstance(layer, keras.layers.Identity)
+    return isinstance(layer, keras.layers.Identity) or _only_applies(layer, keras.activations.linear)
+
+
+def _only_applies(layer, activation) -> bool:
+    return isinstance(layer, keras.layers.Activation) and layer.activation is activation

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 from athe_tf.utils.registry import Registry, is_import_path, unknown_name
 
 _RESNETS = ("resnet18", "resnet18-8", "resnet50", "resnet101", "resnet152", "resnet152_denoise")
@@ -81,15 +81,12 @@ def check_head(head: str) -> None:
 
 def _check_wide_resnet(family: str, name: str, depth: int, widen: int) -> None:
     below = max(10, depth - (depth - 4) % 6)
-    nearest = (
-        f"'{family}-{below}-{widen}'"
-        if depth < 10
-        else f"'{family}-{below}-{widen}' or '{family}-{below + 6}-{widen}'"
+    depths = (below,) if depth < 10 else (below, below + 6)
+    nearest = " or ".join(f"'{family}-{each}-{widen}'" for each in depths)
+    check(
+        depth == below,
+        f"The depth of a wide ResNet is 6n + 4 with n >= 1. Received: '{name}'. Use {nearest}.",
     )
-    if depth < 10 or depth != below:
-        raise InputError(
-            f"The depth of a wide ResNet is 6n + 4 with n >= 1. Received: '{name}'. Use {nearest}."
-        )
     check(
         widen >= 1,
         f"The widen factor of a wide ResNet is at least 1. Received: '{name}'. Use '{family}-{depth}-1'.",

@@ -18,8 +18,18 @@ EXPANSION = 4
 # The standard deviation of a denoising block's initial embeddings, in the released code.
 EMBEDDING_DEVIATION = 0.01
 
-#: Standard channels and strides of the eight blocks, two in each of four groups.
-LAYOUT = tuple((64 * 2**group, 2 if group and not block else 1) for group in range(4) for block in range(2))
+
+def residual_blocks(*counts: int):
+    """Yields the group, the stride and the name of every block of a ResNet.
+
+    Groups count from 0. The first block of each group but the first has a stride of 2.
+
+    Args:
+        *counts: The number of blocks in each group.
+    """
+    for group, count in enumerate(counts):
+        for block in range(count):
+            yield group, 2 if group and not block else 1, f"group{group + 1}_block{block + 1}"
 
 
 def small_cnn(x, blocks: Blocks) -> keras.KerasTensor:
@@ -74,11 +84,6 @@ def vgg16(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
     return blocks.dropout(x, name="dropout")
 
 
-def block_name(index: int) -> str:
-    """The name of block `index` of `LAYOUT`."""
-    return f"group{index // 2 + 1}_block{index % 2 + 1}"
-
-
 def resnet18(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
     """Post-activation ResNet18 with a 3x3 stem of stride 1, and global average pooling.
 
@@ -86,8 +91,8 @@ def resnet18(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
         He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
     """
     x = blocks.norm_act(blocks.conv(x, channels(64, width), name="conv1"), name="bn1")
-    for index, (standard, stride) in enumerate(LAYOUT):
-        x = _block(x, blocks, channels(standard, width), stride, name=block_name(index))
+    for group, stride, name in residual_blocks(2, 2, 2, 2):
+        x = _block(x, blocks, channels(64 * 2**group, width), stride, name)
     return keras.layers.GlobalAveragePooling2D(name="features")(x)
 
 
@@ -95,6 +100,12 @@ def _block(x, blocks: Blocks, filters: int, stride: int, name: str):
     out = blocks.conv(x, filters, stride=stride, name=f"{name}_conv1")
     out = blocks.norm_act(out, name=f"{name}_bn1")
     out = blocks.norm(blocks.conv(out, filters, name=f"{name}_conv2"), name=f"{name}_bn2")
+    return _added(x, out, blocks, stride, name)
+
+
+def _added(x, out, blocks: Blocks, stride: int, name: str):
+    """The output of a block and its shortcut, which is a projection where the shape changes."""
+    filters = out.shape[-1]
     if stride > 1 or x.shape[-1] != filters:
         x = blocks.conv(x, filters, kernel=1, stride=stride, name=f"{name}_shortcut")
         x = blocks.norm(x, name=f"{name}_shortcut_bn")
@@ -127,7 +138,7 @@ def preact_resnet18_fast(x, blocks: Blocks, width: int = 16) -> keras.KerasTenso
 
 
 def preact_resnet18_nfgsm(x, blocks: Blocks, width: int = 16) -> keras.KerasTensor:
-    """Pre-activation ResNet18 of N-FGSM: that of FastAT with a last batch normalization.
+    """Pre-activation ResNet18 of N-FGSM: FastAT's with a last batch normalization.
 
     Reference:
         de Jorge et al., "Make Some Noise: Reliable and Efficient Single-Step Adversarial Training",
@@ -138,8 +149,8 @@ def preact_resnet18_nfgsm(x, blocks: Blocks, width: int = 16) -> keras.KerasTens
 
 def _preact_resnet18(x, blocks: Blocks, width: int, shortcut_of_input: bool, last_norm: bool = True):
     x = blocks.conv(x, channels(64, width), name="conv1")
-    for index, (standard, stride) in enumerate(LAYOUT):
-        filters, name = channels(standard, width), block_name(index)
+    for group, stride, name in residual_blocks(2, 2, 2, 2):
+        filters = channels(64 * 2**group, width)
         x = preact_block(x, blocks, filters, stride, name, shortcut_of_input=shortcut_of_input)
     x = blocks.norm_act(x, name="bn") if last_norm else x
     return keras.layers.GlobalAveragePooling2D(name="features")(x)
@@ -186,11 +197,8 @@ def deepmind_wide_resnet(x, blocks: Blocks, depth: int, widen: int) -> keras.Ker
 def _wide_resnet(x, blocks: Blocks, depth: int, widen: int, stem: str) -> keras.KerasTensor:
     blocks.he_normal = True
     x = blocks.conv(x, 16, name=stem)
-    for group in range(3):
-        for block in range((depth - 4) // 6):
-            stride = 2 if group > 0 and block == 0 else 1
-            name = f"group{group + 1}_block{block + 1}"
-            x = preact_block(x, blocks, 16 * 2**group * widen, stride, name)
+    for group, stride, name in residual_blocks(*[(depth - 4) // 6] * 3):
+        x = preact_block(x, blocks, 16 * 2**group * widen, stride, name)
     x = blocks.norm_act(x, name="bn")
     return keras.layers.GlobalAveragePooling2D(name="features")(x)
 
@@ -200,7 +208,7 @@ def bottleneck_resnet(
 ) -> keras.KerasTensor:
     """ResNet-50, -101 or -152 with a 7x7 stem; the stride of a block is in its 3x3 convolution.
 
-    So does torchvision. A wide one has `widen` times as many channels inside its blocks. With `denoise`, a
+    As in torchvision. A wide one has `widen` times as many channels inside its blocks. With `denoise`, a
     denoising block follows each of the four groups (Xie et al., 2019). Without, and with 1,000 classes,
     ResNet-50 has 25,557,032 parameters, ResNet-152 60,192,808, WRN-50-2 68,883,240 and WRN-101-2 126,886,696.
 
@@ -229,11 +237,7 @@ def _bottleneck(x, blocks: Blocks, filters: int, stride: int, widen: int, name: 
     out = blocks.norm_act(blocks.conv(x, inside, kernel=1, name=f"{name}_conv1"), name=f"{name}_bn1")
     out = blocks.norm_act(blocks.conv(out, inside, stride=stride, name=f"{name}_conv2"), name=f"{name}_bn2")
     out = blocks.conv(out, EXPANSION * filters, kernel=1, name=f"{name}_conv3")
-    out = blocks.norm(out, name=f"{name}_bn3")
-    if x.shape[-1] != EXPANSION * filters:
-        x = blocks.conv(x, EXPANSION * filters, kernel=1, stride=stride, name=f"{name}_shortcut")
-        x = blocks.norm(x, name=f"{name}_shortcut_bn")
-    return blocks.act(keras.layers.Add(name=f"{name}_add")([x, out]), name=f"{name}_act")
+    return _added(x, blocks.norm(out, name=f"{name}_bn3"), blocks, stride, name)
 
 
 def denoising_block(x, blocks: Blocks, name: str) -> keras.KerasTensor:

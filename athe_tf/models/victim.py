@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.digest import keras_digest, keras_state
-from athe_tf.models.features import find_head
+from athe_tf.models.features import Head, find_head
 from athe_tf.utils.errors import InputError, NotApplicable
 
 # The arguments that a victim has as attributes.
@@ -187,7 +187,7 @@ def victim_of(model, num_classes: int | None = None) -> Victim:
     state, kept = keras_state(model), vars(model).get(_KEPT)
     if kept is not None and kept.owner() is model and state is not None and kept.state == state:
         return kept.victim
-    made = _keras_victim(model)
+    made = keras_victim(model, find_head(model))
     if state is not None:
         # Past Keras, which would track an attribute that is set the usual way.
         object.__setattr__(model, _KEPT, _Kept(weakref.ref(model), state, made))
@@ -243,15 +243,17 @@ def in_range(victim: Victim, low: float, high: float) -> Victim:
     return found
 
 
-def _keras_victim(model: keras.Model) -> Victim:
-    head, features = find_head(model)
+def keras_victim(model: keras.Model, end: Head, training: bool = False) -> Victim:
+    """A victim from a Keras model and its head, in inference or in training mode."""
+    head, features = end
     shape = getattr(model, "output_shape", None)
     return Victim(
-        lambda x: model(x, training=False),
-        features=None if features is None else (lambda x: features(x, training=False)),
+        lambda x: model(x, training=training),
+        features=None if features is None else (lambda x: features(x, training=training)),
         head=head,
         scale=head.scale if isinstance(head, CosineDense) else 1.0,
         num_classes=shape[-1] if isinstance(shape, tuple) else None,
         name=model.name,
+        independent=not training,
         digest=lambda: keras_digest(model),
     )

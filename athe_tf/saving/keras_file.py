@@ -34,12 +34,8 @@ def load_model(path: str | pathlib.Path, compile: bool = False) -> keras.Model:
     )
     check(pathlib.Path(path).suffix == ".keras", f"Expected a .keras file. Received: '{path}'.")
     check(pathlib.Path(path).is_file(), f"There is no model file '{path}'.")
-    check(
-        zipfile.is_zipfile(path),
-        f"The model file '{path}' cannot be read: it is not a zip archive, as a .keras file is. It may be "
-        "truncated; copy or train it again.",
-    )
     try:
+        check(zipfile.is_zipfile(path), "it is not a zip archive, as a .keras file is")
         with safe_mode():
             return keras.models.load_model(path, compile=compile, safe_mode=True)
     except Exception as error:

@@ -2,6 +2,7 @@
 
 import hashlib
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from athe_tf.jobs.locks import lock_name, locked
+from athe_tf.jobs.ownership import is_ours
 from athe_tf.models.card import CARD, describe, read_card, write_card
 from athe_tf.models.features import find_head
 from athe_tf.models.victim import Victim
@@ -16,8 +18,11 @@ from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, first_line
 from athe_tf.utils.files import recover_folder, replacing_folder
 
-#: What an export contains.
-EXPORTED = {"assets", "fingerprint.pb", "saved_model.pb", "variables", CARD}
+# The paths inside an export.
+_EXPORTED = re.compile(
+    rf"assets|fingerprint\.pb|saved_model\.pb|{re.escape(CARD)}"
+    r"|variables(/variables\.(index|data-\d{5}-of-\d{5}))?"
+)
 # What identifies one; other things may lie in its folder, such as its evaluation.
 _IDENTIFYING = ("saved_model.pb", CARD, "variables/**/*", "assets/**/*", "assets.extra/**/*")
 
@@ -66,7 +71,9 @@ def check_replaceable(folder: str | pathlib.Path, replace: bool) -> None:
         return
     if not replace:
         raise InputError(f"'{folder}' exists already. Choose another folder, or use `replace=True`.")
-    if not folder.is_dir() or any(path.name not in EXPORTED for path in folder.iterdir()):
+    inside = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    ours = not inside or (is_ours(folder / CARD) and all(map(_EXPORTED.fullmatch, inside)))
+    if not folder.is_dir() or not ours:
         raise InputError(
             f"'{folder}' is not an exported model, or contains other files. Only an exported model is "
             "replaced; choose another folder."

@@ -1,45 +1,30 @@
-from .adversarial_model import AdversarialModel, Cost, Terms
-from .averaging import EMA, SWA, WeightAverage
-from .awp import AWP
-from .fast_at import NFGSM, FastAT, GradAlign, gradalign_weight
-from .free_at import FreeAT
-from .llr import CURE, LLR
-from .mart import MART
-from .optimizers import TorchSGD
-from .options import FRAMEWORKS, FrameworkOptions, get, options_of
-from .pgd_at import ALP, PGDAT, Standard
-from .schedules import Cosine, Cyclic, EpsilonSchedule, Periodic, Piecewise, make_schedule
-from .trades import TRADES
-
-__all__ = [
-    "ALP",
-    "AWP",
-    "CURE",
-    "EMA",
-    "FRAMEWORKS",
-    "LLR",
-    "MART",
-    "NFGSM",
-    "PGDAT",
-    "SWA",
-    "TRADES",
-    "AdversarialModel",
-    "Cosine",
-    "Cost",
-    "Cyclic",
-    "EpsilonSchedule",
-    "FastAT",
-    "FrameworkOptions",
-    "FreeAT",
-    "GradAlign",
-    "Periodic",
-    "Piecewise",
-    "Standard",
-    "Terms",
-    "TorchSGD",
-    "WeightAverage",
-    "get",
-    "gradalign_weight",
-    "make_schedule",
-    "options_of",
-]
+from .adversarial_model import AdversarialModel as AdversarialModel
+from .adversarial_model import Cost as Cost
+from .adversarial_model import Terms as Terms
+from .averaging import EMA as EMA
+from .averaging import SWA as SWA
+from .averaging import WeightAverage as WeightAverage
+from .awp import AWP as AWP
+from .fast_at import NFGSM as NFGSM
+from .fast_at import FastAT as FastAT
+from .fast_at import GradAlign as GradAlign
+from .fast_at import gradalign_weight as gradalign_weight
+from .free_at import FreeAT as FreeAT
+from .llr import CURE as CURE
+from .llr import LLR as LLR
+from .mart import MART as MART
+from .optimizers import TorchSGD as TorchSGD
+from .options import FRAMEWORKS as FRAMEWORKS
+from .options import FrameworkOptions as FrameworkOptions
+from .options import get as get
+from .options import options_of as options_of
+from .pgd_at import ALP as ALP
+from .pgd_at import PGDAT as PGDAT
+from .pgd_at import Standard as Standard
+from .schedules import Cosine as Cosine
+from .schedules import Cyclic as Cyclic
+from .schedules import EpsilonSchedule as EpsilonSchedule
+from .schedules import Periodic as Periodic
+from .schedules import Piecewise as Piecewise
+from .schedules import make_schedule as make_schedule
+from .trades import TRADES as TRADES

@@ -11,19 +11,19 @@ from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, find_head, has_softmax
-from athe_tf.models.victim import Victim
+from athe_tf.models.victim import Victim, keras_victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
-from athe_tf.training.crafting import NamedAttacks, TrainingAttack, check_batch_norm, crafting_mode
+from athe_tf.training.crafting import check_batch_norm, check_radius_used, crafting_mode, named_attack
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.graph_checks import checked, readable_errors
+from athe_tf.utils.graph_checks import checked
 from athe_tf.utils.images_and_labels import DIVIDE, IMAGE_RULE, NORMALIZE_INSIDE, TOLERANCE
 from athe_tf.utils.keras_compat import all_layers
 from athe_tf.utils.label_checks import checked_labels
 from athe_tf.utils.options import DerivedSignature, make_options
-from athe_tf.utils.tensorflow_compat import ModelWithStepLogs, repeatable
+from athe_tf.utils.tensorflow_compat import ModelWithStepLogs
 
 
 class Terms(NamedTuple):
@@ -96,7 +96,7 @@ class AdversarialModel(ModelWithStepLogs):
     classifier: `shipped`, which is `net` or its average.
 
     Args:
-        net: A Keras model from images in [0, 1] to logits. Layers with `trainable = False` stay as they are,
+        net: A Keras model from images in [0, 1] to logits. Layers with `trainable = False` stay unchanged,
             batch normalization included.
         attack: Crafts the training images: an `Attack`, or the name of one, such as `"pgd-10"`. `None` for
             frameworks that need none.
@@ -117,15 +117,12 @@ class AdversarialModel(ModelWithStepLogs):
             clipping.
         seed: Seed of the random starts of the attacks. Defaults to 0.
         name: The name of the Keras model.
-        **options: Those of the framework, see `options_class`.
+        **options: The framework's options, see `options_class`.
     """
 
     #: The options of the framework, and what it requires of its attack.
     options_class: ClassVar[type[FrameworkOptions]] = FrameworkOptions
     __signature__ = DerivedSignature("options_class")
-    # Made by Keras.
-    train_function: Callable | None
-    test_function: Callable | None
 
     def __init__(
         self,
@@ -151,7 +148,13 @@ class AdversarialModel(ModelWithStepLogs):
         self.options: Any = make_options(self.options_class, options, type(self).__name__)
         self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm)
         self.net = net
-        self.head, self._features = _checked_head(net)
+        check_classifier(net)
+        self.head, self._features = find_head(net)
+        check(
+            not has_softmax(self.head),
+            "Training and attacks need logits, and this model ends in a softmax. Remove it: "
+            "net = athe_tf.models.to_logits(net).",
+        )
         name_of_head = "unknown" if self.head is None else type(self.head).__name__
         check_margin(margin, name_of_head, isinstance(self.head, CosineDense))
         self.margin = margin
@@ -162,12 +165,13 @@ class AdversarialModel(ModelWithStepLogs):
         #: Images are crafted and losses computed in float32, or in float64 if the net takes float64 images.
         dtypes = [tf.as_dtype(each.dtype) for each in getattr(net, "inputs", None) or ()]
         self.image_dtype = tf.float64 if tf.float64 in dtypes else tf.float32
-        named = NamedAttacks(epsilon, norm, self.options)
-        attack = named.get(attack, "attack")
+        radius = (epsilon, norm)
+        given = named_attack(attack, "attack", *radius, self.options)
         # A framework, or an option, that needs more than an `Attack` has refused others.
-        self.attack = cast(TrainingAttack, self.prepared_attack(attack))
-        self.validation_attack = named.get(validation_attack, "validation_attack") or attack
-        named.check_used()
+        self.attack = cast(PGD, self.prepared_attack(given))
+        validation = named_attack(validation_attack, "validation_attack", *radius, self.options)
+        self.validation_attack = validation or given
+        check_radius_used(*radius, attack, validation_attack)
         self.options.check_bn_mode(bn_mode)
         self.bn_mode: str = bn_mode or next(iter(self.options.bn_modes), "eval")
         check_batch_norm(self.bn_mode, net)
@@ -178,7 +182,7 @@ class AdversarialModel(ModelWithStepLogs):
             weight_perturbation.check_net(net)
         self.weight_perturbation = weight_perturbation
         check(
-            epsilon_schedule is None or isinstance(self.attack, TrainingAttack),
+            epsilon_schedule is None or isinstance(self.attack, PGD),
             "An epsilon schedule needs an attack whose epsilon can change, such as athe_tf.attacks.PGD. "
             f"Received: {type(self.attack).__name__}.",
         )
@@ -280,16 +284,8 @@ class AdversarialModel(ModelWithStepLogs):
     def victim(self, training: bool, averaged: bool = False) -> Victim:
         """The net, or its average, as an attack sees it during this step."""
         net = self.averaged if averaged else self.net
-        head, features = self._averaged_head if averaged else (self.head, self._features)
-        return Victim(
-            lambda x: net(x, training=training),
-            features=None if features is None else (lambda x: features(x, training=training)),
-            head=head,
-            scale=self.scale,
-            num_classes=net.output_shape[-1],
-            name=net.name,
-            independent=not training,
-        )
+        head = self._averaged_head if averaged else Head(self.head, self._features)
+        return keras_victim(net, head, training)
 
     def step_seed(self):
         """The seed of this step: a function of the run's seed and the number of updates so far."""
@@ -390,16 +386,8 @@ class AdversarialModel(ModelWithStepLogs):
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.net.trainable_variables)
-        if self.train_function is None or force:
-            super().make_train_function(force=True)
-            self.train_function = readable_errors()(repeatable(self.train_function))
+        super().make_train_function(force)
         return self.train_function
-
-    def make_test_function(self, force=False):
-        if self.test_function is None or force:
-            super().make_test_function(force=True)
-            self.test_function = readable_errors()(repeatable(self.test_function))
-        return self.test_function
 
     def checked_batch(self, data):
         """The same batch; raises `InputError` unless images lie in [0, 1] and labels are classes.
@@ -485,18 +473,6 @@ def checked_images(images):
     low, high = tf.reduce_min(images), tf.reduce_max(images)
     remedy = tf.where((low >= 0) & (high <= 255), DIVIDE, NORMALIZE_INSIDE)
     return checked(images, valid, f"{IMAGE_RULE}min=", low, ", max=", high, ". ", remedy)
-
-
-def _checked_head(net: keras.Model) -> Head:
-    """The head; refuses a classifier that ends in a softmax, or whose number of classes is not known."""
-    check_classifier(net)
-    head = find_head(net)
-    check(
-        not has_softmax(head.layer),
-        "Training and attacks need logits, and this model ends in a softmax. Remove it: "
-        "net = athe_tf.models.to_logits(net).",
-    )
-    return head
 
 
 def full_precision(logits):

@@ -144,14 +144,14 @@ def move_average(averaged: keras.Model, net: keras.Model, mean) -> None:
 
 
 def freeze_like(copy: keras.Model, net: keras.Model) -> None:
-    """Gives the layers of a copy of `net` the values of `trainable` that those of `net` have."""
+    """Gives the layers of a copy of `net` the values of `trainable` that the layers of `net` have."""
     # A model comes before its layers, and setting its value sets theirs.
     for ours, theirs in zip(all_layers(copy), all_layers(net), strict=True):
         ours.trainable = theirs.trainable
 
 
 class StatisticsPass:
-    """Sets the moving statistics of a model to the mean of those of many batches."""
+    """Sets the moving statistics of a model to the mean of the statistics of many batches."""
 
     def __init__(self, net: keras.Model):
         self.layers = [

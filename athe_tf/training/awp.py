@@ -65,11 +65,11 @@ def moved_up(variables, gradients, gamma):
     pairs = [(v, g) for v, g in zip(variables, gradients, strict=True) if len(v.shape) > 1 and g is not None]
     kernels = [variable for variable, _ in pairs]
     with restoring(kernels):
-        values = [tf.convert_to_tensor(kernel) for kernel in kernels]
         # Each replica has the gradient of its part of the batch; all move along that of the global batch.
         slopes = replicas.total([gradient for _, gradient in pairs])
-        steps = [perturbation(value, slope, gamma) for value, slope in zip(values, slopes, strict=True)]
-        assign_all(kernels, [value + step for value, step in zip(values, steps, strict=True)])
+        for kernel, slope in zip(kernels, slopes, strict=True):
+            value = tf.convert_to_tensor(kernel)
+            kernel.assign(value + perturbation(value, slope, gamma))
         yield
 
 
@@ -80,10 +80,5 @@ def restoring(variables):
     try:
         yield
     finally:
-        assign_all(variables, kept)
-
-
-def assign_all(variables, values) -> None:
-    """Assigns on this replica."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
+        for variable, value in zip(variables, kept, strict=True):
+            variable.assign(value)

@@ -1,4 +1,4 @@
-"""What crafting needs: attacks that training can use, and the mode of batch normalization and dropout.
+"""What crafting needs: attacks by name, and the mode of batch normalization and dropout.
 
 | mode | statistics used to normalize | moving statistics | used by |
 |---|---|---|---|
@@ -11,7 +11,6 @@ Dropout is active in all but `eval`.
 """
 
 import contextlib
-from typing import Any, Protocol, runtime_checkable
 
 from athe_tf.attacks import registry
 from athe_tf.attacks.engine.attack import Attack
@@ -25,89 +24,37 @@ from athe_tf.training.options import FrameworkOptions
 from athe_tf.utils.errors import InputError, check
 
 
-@runtime_checkable
-class TrainingAttack(Protocol):
-    """An attack that a framework can change: its loss, its radius, its start. `PGD` and its variants are.
-
-    Any `Attack` can craft for a framework that takes its images as they are, such as `PGDAT`. An epsilon
-    schedule, TRADES and the frameworks of one step need one of these.
-
-    Example:
-
-    >>> isinstance(athe_tf.attacks.PGD(8 / 255), TrainingAttack)
-    True
-    >>> isinstance(athe_tf.attacks.APGD(8 / 255), TrainingAttack)
-    False
-    """
-
-    steps: int
-    restarts: int
-    step_size: Any
-    start: str
-    logit_scale: Any
-
-    @property
-    def threat(self) -> Any:
-        """The threat model: norm and radius."""
-
-    @property
-    def chosen_start(self) -> str | None:
-        """The start that was given to the constructor, if one was."""
-
-    def __call__(self, model, x, y, *, ids: Any = None, seed: Any = 0) -> Any:
-        """The adversarial examples."""
-
-    def objective(self, victim, y, inputs: list) -> Any:
-        """From images to the loss that the attack climbs, and the logits."""
-
-    def with_loss(self, loss) -> "TrainingAttack":
-        """A copy that climbs another loss."""
-
-    def with_epsilon(self, epsilon) -> "TrainingAttack":
-        """A copy in another ball, with steps in proportion."""
-
-    def with_default_start(self, start: str) -> "TrainingAttack":
-        """A copy with this start, or the attack itself if a start was chosen."""
-
-
-class NamedAttacks:
-    """Makes the attacks that a framework was given by name, as `TRADES(net, "pgd-10", epsilon=8 / 255)`.
+def named_attack(
+    attack: Attack | str | None,
+    argument: str,
+    epsilon: float | None,
+    norm: str | None,
+    options: FrameworkOptions,
+) -> Attack | None:
+    """The attack of a name, as in `TRADES(net, "pgd-10", epsilon=8 / 255)`; others are returned unchanged.
 
     `"pgd-N"` gets the step size that `bin/train` uses with the framework, other attacks their own.
-
-    Args:
-        epsilon: Their radius; `None` if it was not given.
-        norm: Their norm; `None` if it was not given.
-        options: The options of the framework.
     """
-
-    def __init__(self, epsilon: float | None, norm: str | None, options: FrameworkOptions):
-        self.epsilon, self.norm, self.options = epsilon, norm, options
-        self.used = False
-
-    def get(self, attack: Attack | str | None, argument: str) -> Attack | None:
-        """The attack of a name; anything else is returned unchanged."""
-        if not isinstance(attack, str):
-            return attack
-        self.used = True
-        if self.epsilon is None:
-            raise InputError(
-                f"An attack by name needs `epsilon`. Received: {argument}={attack!r} without it. Give its "
-                "radius, such as epsilon=8/255."
-            )
-        settings: dict = {"epsilon": self.epsilon} | ({} if self.norm is None else {"norm": self.norm})
-        if argument == "attack" and registry.parse_name(attack)[0] == "pgd":
-            settings["step_size"] = self.options.step_size(self.epsilon)
-        return registry.get(attack, **settings)
-
-    def check_used(self) -> None:
-        """Raises `InputError` if there is an epsilon or a norm, and no attack that they belong to."""
-        given = [f"{name}={value!r}" for name, value in (("epsilon", self.epsilon), ("norm", self.norm))]
-        check(
-            self.used or (self.epsilon, self.norm) == (None, None),
-            "`epsilon` and `norm` belong to attacks given by name, and this framework was given none. "
-            f"Received: {', '.join(given)}. Name the attack, such as attack='pgd-10', or leave them out.",
+    if not isinstance(attack, str):
+        return attack
+    if epsilon is None:
+        raise InputError(
+            f"An attack by name needs `epsilon`. Received: {argument}={attack!r} without it. Give its "
+            "radius, such as epsilon=8/255."
         )
+    settings: dict = {"epsilon": epsilon} | ({} if norm is None else {"norm": norm})
+    if argument == "attack" and registry.parse_name(attack)[0] == "pgd":
+        settings["step_size"] = options.step_size(epsilon)
+    return registry.get(attack, **settings)
+
+
+def check_radius_used(epsilon: float | None, norm: str | None, *attacks: Attack | str | None) -> None:
+    """Raises `InputError` if there is an epsilon or a norm, and no attack by name that they belong to."""
+    check(
+        (epsilon, norm) == (None, None) or any(isinstance(attack, str) for attack in attacks),
+        "`epsilon` and `norm` belong to attacks given by name, and this framework was given none. "
+        f"Received: {epsilon=}, {norm=}. Name the attack, such as attack='pgd-10', or leave them out.",
+    )
 
 
 def check_batch_norm(mode: str, net) -> None:

@@ -15,13 +15,13 @@ from athe_tf.utils import replicas, rng
 class FastAT(PGDAT):
     """FastAT: adversarial training with one large step from a random start (Wong et al., 2020).
 
-    Training objective: that of PGD-AT, `CE(f(x*), y)`, with HE the margin loss of Eq. 6. The attack takes one
+    Training objective: as in PGD-AT, `CE(f(x*), y)`, with HE the margin loss of Eq. 6. The attack takes one
     step of 1.25 epsilon along the gradient of `CE(f(x'), y)` at a random point of the ball, and projects. It
     contains no margin. Batch normalization is in training mode while crafting, as in the released code, so
     its statistics are updated twice per step.
 
     The HE paper reports FastAT with HE in Table 3, but neither its released code nor its text says how; the
-    attack and the loss are those of Table 1.
+    attack and the loss are from Table 1.
 
     Robust accuracy can drop to zero within one epoch (catastrophic overfitting). `NFGSM` and `GradAlign`
     prevent this.
@@ -82,7 +82,7 @@ class GradAlign(FastAT):
     Args:
         attack: A PGD attack of one step and one start.
         alignment: The weight of the alignment; `gradalign_weight` has the paper's values on CIFAR-10.
-            Defaults to 0.2, that of epsilon 8/255.
+            Defaults to 0.2, the value for epsilon 8/255.
         **kwargs: Those of `AdversarialModel`.
     """
 

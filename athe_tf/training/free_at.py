@@ -5,25 +5,26 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from athe_tf.attacks.engine.gradients import finite_gradient
-from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
+from athe_tf.training.adversarial_model import Cost
 from athe_tf.training.options import FreeATOptions
+from athe_tf.training.pgd_at import PGDAT
 from athe_tf.utils import replicas
 from athe_tf.utils.errors import check
 from athe_tf.utils.where import where_rows
 
 
-class FreeAT(AdversarialModel):
+class FreeAT(PGDAT):
     """FreeAT: one backward pass updates both the weights and the noise (Shafahi et al., 2019).
 
     Every batch is used `replays` times (the paper's m). A replay computes the loss on
     `clip(x + noise, 0, 1)`, and one backward pass gives the gradients of the weights, for the optimizer, and
     of the noise, which takes an ascent step and is projected to the ball. The noise is never reset: a batch
     starts with the noise of the batch before, and the first one with zeros. A pixel that the noise pushes out
-    of [0, 1] has no gradient through the clip, so its noise stays as it is: on images with many black or
+    of [0, 1] has no gradient through the clip, so its noise stays unchanged: on images with many black or
     white pixels, it soon has no effect there. With `noise_in_box`, the noise is shortened after each step so
     that image plus noise stays in [0, 1], and the network sees `x + noise` without a clip: so does the code
-    of Wong et al. (2020), whose settings are those of Table 3 of the HE paper. In the first replay of a batch
-    the noise is that of other images, and the sum may then leave [0, 1].
+    of Wong et al. (2020), whose settings Table 3 of the HE paper uses. In the first replay of a batch
+    the noise belongs to other images, and the sum may then leave [0, 1].
 
     Training objective: `CE(f(x + noise), y)`, with HE the margin loss of Eq. 6. Because the pass is shared,
     the noise maximizes the same loss: this is the only framework whose attack contains the margin and the
@@ -64,10 +65,6 @@ class FreeAT(AdversarialModel):
             dtype=self.image_dtype,
             autocast=False,
         )
-
-    def training_loss(self, x, x_adv, y) -> Terms:
-        logits = self.training_logits(x_adv)
-        return Terms(self.crossentropy(y, logits), adversarial_logits=logits)
 
     def crafting_passes(self) -> tuple[int, int]:
         return 0, 0

@@ -58,7 +58,7 @@ class EpsilonOptions:
 
     epsilon_schedule: str = option("constant", "Rise of epsilon in each period.", choices=EPSILON_SCHEDULES)
     epsilon_min: float = option(0.0, "Epsilon at the beginning of every period.", ge=0)
-    epsilon_max: float | None = option(None, "End of the rise, cut at epsilon. [twice epsilon]", ge=0)
+    epsilon_max: float | None = option(None, "End of the rise, clipped to epsilon. [twice epsilon]", ge=0)
     epsilon_warmup: float | None = option(None, "Epochs of the rise, instead of epsilon_max.", gt=0)
     epsilon_delay: float = option(0.0, "Epochs at epsilon_min before the first rise.", ge=0)
 
@@ -145,6 +145,8 @@ class FrameworkOptions:
     #: The default number of attack steps, and whether it must be one step from one start.
     default_steps: ClassVar[int] = 10
     one_step: ClassVar[bool] = False
+    #: The default step size in units of epsilon.
+    step_per_epsilon: ClassVar[float] = 1 / 4
     #: What a message says to those who want more steps.
     more_steps: ClassVar[str] = "Use 'pgd_at' for more."
     #: The default start of the attack, and the allowed ones; empty if the framework sets the start itself.
@@ -170,17 +172,12 @@ class FrameworkOptions:
 
     def step_size(self, epsilon: float) -> float:
         """The default step size of the attack."""
-        return epsilon / 4
+        return self.step_per_epsilon * epsilon
 
     def check_attack(self, *, norm: str, steps: int, restarts: int, start: str | None, logit_scale="model"):
-        """Raises `InputError` for an attack that the framework cannot craft with.
+        """Raises `InputError` for an attack that the framework cannot craft with, by the attack's arguments.
 
-        Args:
-            norm: The attack's.
-            steps: The attack's.
-            restarts: The attack's.
-            start: The attack's; `None` if it was not given.
-            logit_scale: The attack's.
+        `start` is `None` if it was not given.
         """
         check(
             steps >= 1,
@@ -271,6 +268,7 @@ class FreeATOptions(FrameworkOptions):
     name = "free_at"
     implementation = "free_at:FreeAT"
     default_steps = 1
+    step_per_epsilon = 1.0
     one_step = True
     starts = ()
     norms = ("linf", "l2")
@@ -287,9 +285,6 @@ class FreeATOptions(FrameworkOptions):
     def updates_per_step(self) -> int:
         return self.replays
 
-    def step_size(self, epsilon: float) -> float:
-        return epsilon
-
 
 @dataclasses.dataclass(frozen=True)
 class FastATOptions(FrameworkOptions):
@@ -299,9 +294,7 @@ class FastATOptions(FrameworkOptions):
     one_step = True
     bn_modes = ("train", "eval", "batch_no_update", "frozen_clean")
     guard_drop = 0.2
-
-    def step_size(self, epsilon: float) -> float:
-        return 1.25 * epsilon
+    step_per_epsilon = 1.25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,10 +302,8 @@ class NFGSMOptions(FastATOptions):
     name = "n_fgsm"
     implementation = "fast_at:NFGSM"
     starts = ()
+    step_per_epsilon = 1.0
     noise: float = option(2.0, "Magnitude of the initial noise in units of epsilon; no projection.", gt=0)
-
-    def step_size(self, epsilon: float) -> float:
-        return epsilon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,7 +339,7 @@ class LLROptions(FrameworkOptions):
         return 0.1 if self.preset == "code" else super().step_size(epsilon)
 
     def resolved(self, name: str):
-        """The value of an option, or that of the preset."""
+        """The value of an option, or the preset's."""
         value = getattr(self, name)
         return self.presets[self.preset][name] if value is None else value
 

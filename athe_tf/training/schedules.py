@@ -10,8 +10,15 @@ from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_option
 
 
+class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule whose attributes are its arguments."""
+
+    def get_config(self):
+        return dict(vars(self))
+
+
 @keras.saving.register_keras_serializable(package="athe_tf")
-class Piecewise(keras.optimizers.schedules.LearningRateSchedule):
+class Piecewise(_Schedule):
     """`rate`, multiplied by `factor` at every step of `drops`.
 
     Example:
@@ -34,12 +41,9 @@ class Piecewise(keras.optimizers.schedules.LearningRateSchedule):
         passed = sum(tf.cast(step >= drop, tf.float32) for drop in self.drops)
         return self.rate * tf.pow(float(self.factor), passed)
 
-    def get_config(self):
-        return {"rate": self.rate, "drops": self.drops, "factor": self.factor}
-
 
 @keras.saving.register_keras_serializable(package="athe_tf")
-class Cosine(keras.optimizers.schedules.LearningRateSchedule):
+class Cosine(_Schedule):
     """`rate * (1 + cos(pi * step / steps)) / 2`.
 
     Example:
@@ -55,12 +59,9 @@ class Cosine(keras.optimizers.schedules.LearningRateSchedule):
         done = tf.minimum(tf.cast(step, tf.float32) / self.steps, 1.0)
         return 0.5 * self.rate * (1.0 + tf.cos(math.pi * done))
 
-    def get_config(self):
-        return {"rate": self.rate, "steps": self.steps}
-
 
 @keras.saving.register_keras_serializable(package="athe_tf")
-class Cyclic(keras.optimizers.schedules.LearningRateSchedule):
+class Cyclic(_Schedule):
     """A triangle: from 0 up to `rate` at the fraction `peak` of the steps, and down to 0 (FastAT).
 
     Example:
@@ -76,9 +77,6 @@ class Cyclic(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         done = tf.minimum(tf.cast(step, tf.float32) / self.steps, 1.0)
         return self.rate * tf.minimum(done / self.peak, (1.0 - done) / (1.0 - self.peak))
-
-    def get_config(self):
-        return {"rate": self.rate, "steps": self.steps, "peak": self.peak}
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")

@@ -1,8 +1,8 @@
 """TRADES: a trade-off between accuracy and the stability of predictions."""
 
+from athe_tf.attacks.gradient import PGD
 from athe_tf.losses import kl_divergence, prediction_crossentropy
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
-from athe_tf.training.crafting import TrainingAttack
 from athe_tf.training.options import TRADESOptions
 from athe_tf.utils.errors import check
 
@@ -40,7 +40,7 @@ class TRADES(AdversarialModel):
     def prepared_attack(self, attack):
         attack = super().prepared_attack(attack)
         check(
-            isinstance(attack, TrainingAttack),
+            isinstance(attack, PGD),
             "TRADES crafts with an attack that maximizes the KL divergence, such as PGD. "
             f"Received: {type(attack).__name__}.",
         )

@@ -13,6 +13,8 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.eager import context
 
+from athe_tf.utils.graph_checks import readable_errors
+
 
 class ModelWithStepLogs(keras.Model):
     """Base class of models that check their batches and whose steps choose which metrics they log.
@@ -39,7 +41,7 @@ class ModelWithStepLogs(keras.Model):
     def _make_function(self, step_function):
         self._checks_batches = True
         try:
-            return super()._make_function(step_function)
+            return readable_errors()(repeatable(super()._make_function(step_function)))
         finally:
             self._checks_batches = False
 

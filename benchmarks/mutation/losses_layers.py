@@ -114,7 +114,7 @@ SLIPS = (
         "return upstream * scale, tf.reduce_sum(upstream, axes), tf.reduce_sum(upstream, axes)",
         OF_NORM,
     ),
-    Slip("L28", ENSEMBLE, " - ops.log(float(self.members))", "", OF_ENSEMBLE),
+    Slip("L28", ENSEMBLE, " - ops.log(ops.cast(self.members, total.dtype))", "", OF_ENSEMBLE),
     Slip(
         "L29",
         ENSEMBLE,

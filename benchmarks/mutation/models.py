@@ -56,8 +56,8 @@ SLIPS = (
     Slip(
         "M12",
         "athe_tf/models/networks.py",
-        "stride = 2 if group > 0 and block == 0 else 1",
-        "stride = 2 if block == 0 else 1",
+        "yield group, 2 if group and not block else 1",
+        "yield group, 1 if block else 2",
         FORMULAS,
     ),
     Slip(
@@ -120,8 +120,8 @@ SLIPS = (
     Slip(
         "M22",
         HERE + "victim.py",
-        "lambda x: model(x, training=False),\n        features=None",
-        "lambda x: model(x, training=True),\n        features=None",
+        "end: Head, training: bool = False)",
+        "end: Head, training: bool = True)",
         FORMULAS,
     ),
     Slip(
@@ -148,9 +148,13 @@ SLIPS = (
         FORMULAS,
     ),
     Slip(
-        "M28", TORCH, "return weight.transpose(2, 3, 1, 0)", "return weight.transpose(3, 2, 1, 0)", (PARITY,)
+        "M28",
+        TORCH,
+        "return weight.transpose(2, 3, 1, 0)",
+        "return weight.transpose(3, 2, 1, 0)",
+        (PARITY,),
     ),
-    Slip("M29", TORCH, "arrays[2] = arrays[2] - (", "arrays[2] = arrays[2] + (", (PARITY,)),
+    Slip("M29", TORCH, "arrays[2] = arrays[2] - ", "arrays[2] = arrays[2] + ", (PARITY,)),
     Slip(
         "M30",
         HERE + "features.py",

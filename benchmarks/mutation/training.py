@@ -206,7 +206,7 @@ SLIPS = (
         (LLR + "test_llr_and_its_second_order_gradient_equal_the_formula",),
     ),
     Slip("R33", HERE + "options.py", '"slope_weight": 4.0 * 0.3', '"slope_weight": 4.0', FORMULAS),
-    Slip("R34", HERE + "options.py", "return 1.25 * epsilon", "return epsilon", FORMULAS),
+    Slip("R34", HERE + "options.py", "step_per_epsilon = 1.25", "step_per_epsilon = 1.0", FORMULAS),
     Slip(
         "R35", HERE + "options.py", "return 0.1 if self.preset ==", "return 0.01 if self.preset ==", FORMULAS
     ),

@@ -105,12 +105,28 @@ def margin_and_names(folder):
     return margin, [path.name for path in folder.iterdir()]
 
 
-def test_only_exports_are_replaced(tmp_path):
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter").touch()
+@pytest.mark.parametrize(
+    "name", ["notes", "assets/notes", "variables/notes", "variables/variables.old/notes"]
+)
+def test_an_export_with_other_files_is_not_replaced(tmp_path, name):
+    other = tmp_path / "e" / name
+    athe_tf.export(tiny_net(), tmp_path / "e")
+    other.parent.mkdir(exist_ok=True)
+    other.touch()
     with pytest.raises(InputError, match="not an exported model, or contains other files"):
-        athe_tf.export(tiny_net(), tmp_path / "thesis", replace=True)
-    assert (tmp_path / "thesis" / "chapter").exists()
+        athe_tf.export(tiny_net(), tmp_path / "e", replace=True)
+    assert other.exists()
+
+
+def test_only_exports_are_replaced(tmp_path):
+    tiny_net().export(str(tmp_path / "theirs"), verbose=False)
+    (tmp_path / "file").touch()
+    for name in ("theirs", "file"):
+        with pytest.raises(InputError, match="not an exported model, or contains other files"):
+            athe_tf.export(tiny_net(), tmp_path / name, replace=True)
+    assert (tmp_path / "theirs" / "saved_model.pb").exists()
+    (tmp_path / "empty").mkdir()
+    athe_tf.export(tiny_net(), tmp_path / "empty", replace=True)
 
 
 def test_a_model_that_keras_itself_exported_is_a_victim_too(tmp_path):

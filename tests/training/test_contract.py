@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks, training
-from athe_tf.training.crafting import TrainingAttack
 from athe_tf.training.options import OPTIONS
 from athe_tf.utils.errors import InputError
 from tests.small_runs import get_weights, tiny_batch, tiny_net
@@ -153,7 +152,7 @@ def test_what_prepare_returns_is_trained_on(name):
 
 def test_training_can_change_pgd_and_its_variants_only():
     for attack in (attacks.PGD(0.1), attacks.FGSM(0.1), attacks.MIM(0.1)):
-        assert isinstance(attack, TrainingAttack)
+        training.PGDAT(tiny_net(), attack, epsilon_schedule=lambda update: 0.1)
     with pytest.raises(InputError, match="TRADES crafts with an attack that.*Received: APGD."):
         training.TRADES(tiny_net(), attacks.APGD(0.1))
     with pytest.raises(InputError, match="whose epsilon can change.*Received: APGD."):
