@@ -35,9 +35,8 @@ class Shard:
     def __post_init__(self):
         check(
             1 <= self.number <= self.count <= MAX_SHARDS,
-            "A shard is one of at least one, counted from 1. Expected, for example, Shard(3, 8): the third "
-            f"of eight. Received: Shard({self.number}, {self.count}). Use a number from 1 to "
-            f"{max(1, self.count)}.",
+            f"`number` must be between 1 and `count`, which is at most {MAX_SHARDS}. Expected, for example, "
+            f"Shard(3, 8): the third of eight. Received: Shard({self.number}, {self.count}).",
         )
 
     def __str__(self) -> str:

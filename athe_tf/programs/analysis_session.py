@@ -13,6 +13,7 @@ from athe_tf.analysis.registry import from_entry, read_content, write
 from athe_tf.analysis.result import Picture
 from athe_tf.attacks import PGD
 from athe_tf.drawing.png import write_figure
+from athe_tf.jobs.journal import same_job
 from athe_tf.programs.command_line import print_line
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.config.fields import picked
@@ -118,15 +119,16 @@ class AnalysisSession:
         numbers = path.with_name(f"{path.name}.json")
         kept, pictures = kept_results(numbers)
         wanted = {label: self.identity(what, label, part) for label, part in parts.items()}
-        done = {label: one for label, own in wanted.items() for other, one in kept if own and own == other}
+        done = {label: one for label, own in wanted.items() for other, one in kept if same_job(own, other)}
         missing = [label for label in parts if label not in done]
         for label in missing:
             done[label] = self._compute(what, label, parts[label])
             finished = {label: done[label] for label in parts if label in done}
             write(numbers, together([*finished.values()]), [wanted[label] for label in finished])
         whole, identities = together([done[label] for label in parts]), list(wanted.values())
-        drawn = all(path.with_name(name).exists() for name in pictures)
-        if not (pictures and drawn and identities == [other for other, _ in kept]):
+        drawn = pictures and all(path.with_name(name).exists() for name in pictures)
+        same = len(kept) == len(identities) and all(map(same_job, identities, [other for other, _ in kept]))
+        if not (drawn and same):
             self.display.start(f"{what}: drawing")
             pictures = save_pictures(whole, path)
             write(numbers, whole, identities, pictures)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from athe_tf.analysis import drawing
 from athe_tf.analysis.registry import ALL_ANALYSES, RUN_ANALYSES
+from athe_tf.jobs.journal import differences
 from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.command_line import Program, summaries
@@ -21,7 +22,6 @@ bin/analyze --compare=runs/plain,runs/he --what=class_bias,hessian,landscape
 bin/analyze --compare=runs/plain,runs/he --what=landscape --space=pixels
 bin/analyze --compare=runs/steps1,runs/steps3,runs/steps7 --what=training_steps
 """
-#: Of the files of a picture.
 PICTURE_SUFFIXES = ("png", "svg")
 # Settings that may differ inside a line of the picture: the steps, and where a run is.
 MAY_DIFFER = {"steps", "workdir", "format", "versions"}
@@ -105,13 +105,12 @@ def runs_by_steps(folders) -> dict[str, dict[int, str]]:
         group = groups.setdefault(str(config["head"]), {})
         nearest = next(iter(group.values()), folder)
         for other, free in ((first, MAY_DIFFER | MAY_DIFFER_BY_HEAD), (nearest, MAY_DIFFER)):
-            names = (config.keys() | configs[other].keys()) - free
-            differing = sorted(name for name in names if config.get(name) != configs[other].get(name))
+            differing = sorted({*differences(config, configs[other], "{name}")} - free)
             check(
                 not differing,
-                "The runs differ in more than the number of attack steps, so their accuracies do not show "
-                f"what steps are worth. '{other}' and '{folder}' differ in: {', '.join(differing)}. Leave "
-                "one out.",
+                "The runs differ in more than the number of attack steps, so their accuracies cannot be "
+                f"attributed to the number of steps. '{other}' and '{folder}' differ in: "
+                f"{', '.join(differing)}. Leave one out.",
             )
         steps = config.get("steps")
         check(

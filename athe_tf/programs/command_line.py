@@ -24,7 +24,7 @@ from athe_tf.utils.registry import split_names, unknown_name
 from athe_tf.utils.streams import open_standard_streams, print_line, warn
 from athe_tf.version import __version__
 
-#: Errors of the operating system that another path or other rights mend.
+#: Errors of the operating system that another path or other permissions fix.
 USER_FIXABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 USER_FIXABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -261,7 +261,7 @@ def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
 def explain(error: BaseException) -> tuple[int, str]:
     """The exit code and the message of an exception, in one line unless an `InputError` has several.
 
-    2 is for what the user can mend, 1 for a failure of the system or of athe_tf.
+    2 is for errors that the user can fix, 1 for a failure of the system or of athe_tf.
     """
     if isinstance(error, InputError):
         return 2, str(error)

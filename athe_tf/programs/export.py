@@ -43,12 +43,12 @@ class ExportConfig:
 
     def __post_init__(self):
         check_options(self, flag)
-        check(bool(self.model), "Say which model to export: --model=FILE.keras or a workdir.")
+        check(bool(self.model), "Specify which model to export: --model=FILE.keras or a workdir.")
         suffixes = EXPORT_SUFFIXES[self.format]
         if not suffixes:
-            check(bool(self.output), "Say where to write: --output=FOLDER.")
+            check(bool(self.output), "Specify where to write: --output=FOLDER.")
         else:
-            check(bool(self.output), f"Say where to write: --output=FILE{suffixes[0]}.")
+            check(bool(self.output), f"Specify where to write: --output=FILE{suffixes[0]}.")
             check(
                 pathlib.Path(self.output).suffix in suffixes,
                 f"--format={self.format} writes a file that ends with {' or '.join(suffixes)}. Received: "

@@ -47,9 +47,9 @@ class ImportTorchConfig:
 
     def __post_init__(self):
         check_options(self, flag)
-        check(bool(self.checkpoint), "Say which checkpoint to import: --checkpoint=FILE.")
-        check(bool(self.arch), "Say which architecture it has: --arch=NAME, such as --arch=wrn-34-10.")
-        check(bool(self.output), "Say where to write: --output=FILE.keras.")
+        check(bool(self.checkpoint), "Specify which checkpoint to import: --checkpoint=FILE.")
+        check(bool(self.arch), "Specify which architecture it has: --arch=NAME, such as --arch=wrn-34-10.")
+        check(bool(self.output), "Specify where to write: --output=FILE.keras.")
         check_name(self.arch)
         check(
             pathlib.Path(self.output).suffix == ".keras",

@@ -7,6 +7,7 @@ import shlex
 import statistics
 from typing import Any
 
+from athe_tf.jobs.journal import differences
 from athe_tf.programs import evaluate, train
 from athe_tf.programs.command_line import Flag, Program, print_line
 from athe_tf.programs.config import EvaluateConfig
@@ -166,12 +167,14 @@ def cell(found: list[Measured]) -> str:
 
 
 def is_done(one: EvaluateConfig) -> bool:
-    """Whether the evaluation is in its folder, made by the same command; `--data_dir` may differ."""
+    """Whether the evaluation is in its folder, made with the same flags; `--data_dir` may differ."""
     if not (pathlib.Path(str(one.output)) / EVALUATION).exists():
         return False
-    command = shlex.split(Result.load(one.output).command or "")
-    known = [word for word in command if not word.startswith("--data_dir=")]
-    return known == shlex.split(repeat_command(dataclasses.replace(one, data_dir=None)))
+    ours, stored = (
+        dict(word.partition("=")[::2] for word in shlex.split(command)[1:])
+        for command in (repeat_command(one), Result.load(one.output).command or "")
+    )
+    return set(differences(ours, stored, "{name}")) <= {"--data_dir"}
 
 
 def measured_cells(planned: PlannedRow) -> list[list[str]]:

@@ -118,7 +118,7 @@ class ReproduceConfig:
     )
 
     def __post_init__(self):
-        check(bool(self.table), "Say which table to reproduce, such as --table=2.")
+        check(bool(self.table), "Specify which table to reproduce, such as --table=2.")
         check(self.workdir != "", "--workdir= is empty. Name a folder, or leave the flag out.")
         check_options(self, flag)
         wrong = [seed for seed in self.seeds if not re.fullmatch(r"\d{1,9}", seed)]

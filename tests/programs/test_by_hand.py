@@ -199,21 +199,21 @@ def test_shards_are_told_by_the_names_of_their_folders(tmp_path):
 def test_a_shard_that_was_finished_stays_finished_when_its_command_is_given_again(tmp_path):
     config = EvaluateConfig(model="m", output=str(tmp_path))
     one = ShardFolder(tmp_path, Shard(1, 2))
-    with one.locked_folder(config):
+    with one.held(config):
         assert not one.finished and one.sign.exists()
         one.write(config, True)
     assert one.finished and not one.sign.exists()
-    with one.locked_folder(config):
+    with one.held(config):
         assert one.finished
     for changes in ({"seed": 1}, {"epsilon": 0.1}, {"attacks": ("fgsm",)}):
         with (
             pytest.raises(InputError, match="was started with other settings"),
-            one.locked_folder(dataclasses.replace(config, **changes)),
+            one.held(dataclasses.replace(config, **changes)),
         ):
             pass
     with (
         pytest.raises(InputError, match="a shard of another division"),
-        ShardFolder(tmp_path, Shard(1, 3)).locked_folder(config),
+        ShardFolder(tmp_path, Shard(1, 3)).held(config),
     ):
         pass
 

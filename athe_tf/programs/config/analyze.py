@@ -80,7 +80,7 @@ class AnalyzeConfig(OwnFlags, SharedFlags):
         )
         check(
             bool(self.what),
-            f"Say what to analyze: --what={next(iter(ANALYSES))}. Available: {', '.join(ALL_ANALYSES)}.",
+            f"Specify what to analyze: --what={next(iter(ANALYSES))}. Available: {', '.join(ALL_ANALYSES)}.",
         )
         for name in self.what:
             if name not in ALL_ANALYSES:

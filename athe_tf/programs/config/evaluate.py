@@ -71,7 +71,7 @@ class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptio
     def __post_init__(self):
         check(
             bool(self.model),
-            "Say which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
+            "Specify which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
         )
         check(self.output != "", "--output= is empty. Name a folder, or leave the flag out.")
         check_options(self, flag)

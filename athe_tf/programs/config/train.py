@@ -96,7 +96,7 @@ class OptimizerOptions:
     nesterov: bool = option(False, "Nesterov's momentum.")
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", ge=0)
     decay_variables: str = option("all", "Variables that decay.", choices=("all", "kernels"))
-    precision: str = option("float32", "Arithmetic; mixed ones are for accelerators.", choices=PRECISIONS)
+    precision: str = option("float32", "Dtype policy. Mixed policies need a GPU or TPU.", choices=PRECISIONS)
     jit_compile: bool = option(False, "Compile the training step with XLA; for accelerators, slow on CPUs.")
     epochs: int = option(100, "Passes over the training images.", gt=0)
     batch_size: int = option(128, "Images per step, over all devices.", gt=0)
