@@ -44,12 +44,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str, display_name: str = "shard") -> "Shard":
-        """The shard that a text such as `"3/8"` means.
-
-        Args:
-            text: Number and count.
-            display_name: How a message calls it.
-        """
+        """The shard that a text such as `"3/8"` means; messages call it by the display name."""
         match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text)
         number, count = (int(part) for part in match.groups()) if match else (0, 0)
         check(

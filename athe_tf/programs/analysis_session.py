@@ -50,7 +50,6 @@ class AnalysisDisplay(Heartbeat):
     def __init__(self, stream=None, interval: float = INTERVAL):
         self.stream = sys.stderr if stream is None else stream
         self.terminal = bool(self.stream.isatty())
-        self._drawn = 0.0
         super().__init__(self._draw, self.line, interval)
         self.start("Starting")
 
@@ -67,7 +66,7 @@ class AnalysisDisplay(Heartbeat):
     def update(self, done: int, total: int | None) -> None:
         """The `progress` function of an analysis."""
         self._done, self._total = done, total
-        if self.terminal and time.monotonic() - self._drawn >= REDRAW:
+        if self.terminal and time.monotonic() - self._last >= REDRAW:
             self.write(self.line())
 
     def line(self) -> str:
@@ -82,7 +81,6 @@ class AnalysisDisplay(Heartbeat):
             self._draw("")
 
     def _draw(self, line: str) -> None:
-        self._drawn = time.monotonic()
         self.stream.write(f"\r\033[K{line}" if self.terminal else f"{line}\n")
         self.stream.flush()
 
@@ -186,7 +184,7 @@ def picture_names(models: Iterable[str]) -> list[str]:
 
 
 def together(results: Sequence[AnalysisResult]) -> Picture:
-    """One result as it is, several in one picture."""
+    """One result unchanged, several in one picture."""
     return results[0] if len(results) == 1 else compare(results)
 
 

@@ -50,7 +50,7 @@ def run(config: AnalyzeConfig, own: Mapping, paths: Mapping[str, pathlib.Path], 
     Args:
         config: With the settings of the run filled in.
         own: From the name of each analysis to its options.
-        paths: From the name of each analysis to that of its files, without a suffix.
+        paths: From the name of each analysis to its files' name, without a suffix.
         groups: The training runs of `training_steps`.
     """
     start_tensorflow()

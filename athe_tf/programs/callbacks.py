@@ -71,7 +71,7 @@ class Records(RunCallback):
 
 
 def last_learning_rate(optimizer) -> float:
-    """The learning rate of the last update; Keras' own property is that of the next."""
+    """The learning rate of the last update; Keras' own property is the next one's."""
     rate = rate_or_schedule(optimizer)
     if callable(rate) and not isinstance(rate, keras.Variable):
         rate = rate(float(np.asarray(optimizer.iterations)) - 1)

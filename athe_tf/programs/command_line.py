@@ -81,16 +81,17 @@ class Flag:
 
     Attributes:
         name: Without dashes.
+        help: One sentence.
         kind: `int`, `float`, `str`, `bool` or `tuple`.
         item: The type of the items of a tuple.
-        help: One sentence.
         default: The default, for the manual.
+        choices: The values that a text can have.
     """
 
     name: str
-    kind: type
-    item: type
     help: str
+    kind: type = bool
+    item: type = str
     default: Any = None
     choices: tuple[str, ...] | None = None
 
@@ -123,9 +124,9 @@ def flags_of(options_class) -> list[Flag]:
     return [
         Flag(
             field.name,
+            field.metadata["help"],
             field_type(options_class, field.name),
             item_type(options_class, field.name),
-            field.metadata["help"],
             None if field.default is dataclasses.MISSING else field.default,
             field.metadata.get("choices"),
         )
@@ -134,8 +135,8 @@ def flags_of(options_class) -> list[Flag]:
     ]
 
 
-DEBUG = Flag("debug", bool, bool, "Show the traceback of an error.")
-VERSION = Flag("version", bool, bool, "Show the version.")
+DEBUG = Flag("debug", "Show the traceback of an error.")
+VERSION = Flag("version", "Show the version.")
 
 
 @dataclasses.dataclass
@@ -165,7 +166,7 @@ class Program:
         self._positional = next((field for field in fields if field.metadata.get("positional")), None)
 
     def flags(self, arguments: list[str]) -> list[Flag]:
-        """The flags of the config; those of `bin/train` depend on the framework."""
+        """The flags of the config; `bin/train`'s depend on the framework."""
         return flags_of(self.config_class)
 
     def manual(self, arguments: list[str]) -> str:
@@ -215,7 +216,7 @@ class Program:
         """The config, or `None` if help or the version is asked for, and the values of the extra flags."""
         values, arguments = flags.FlagValues(), with_recipes(arguments)
         own = self.flags(arguments)
-        help_flags = [Flag(name, bool, bool, "Show this text.") for name in ("help", "helpshort", "h")]
+        help_flags = [Flag(name, "Show this text.") for name in ("help", "helpshort", "h")]
         for flag in [*own, *self.extra, *help_flags, VERSION]:
             flag.define(values)
         rest = parse(values, arguments)
@@ -269,7 +270,10 @@ def explain(error: BaseException) -> tuple[int, str]:
         return 1, f"Out of memory{described(error).removeprefix(type(error).__name__)}. {MEMORY_REMEDY}"
     if isinstance(error, OSError) and error.errno is not None:
         return _of_the_system(error)
-    return _of_tensorflow(error) or (1, f"Failed with {described(error)}. --debug shows where.")
+    tensorflow = sys.modules.get("tensorflow")  # which is not imported for this
+    if tensorflow is not None and isinstance(error, tensorflow.errors.OpError):
+        return _of_tensorflow(error, tensorflow.errors)
+    return 1, f"Failed with {described(error)}. --debug shows where."
 
 
 def _of_the_system(error: OSError) -> tuple[int, str]:
@@ -285,13 +289,8 @@ def _of_the_system(error: OSError) -> tuple[int, str]:
     return 1, f"Failed with an error of the operating system: {reason}{place}. --debug shows where."
 
 
-def _of_tensorflow(error: BaseException) -> tuple[int, str] | None:
-    """`None` for errors of others; TensorFlow is not imported for this."""
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
-        return None
+def _of_tensorflow(error: Any, errors: Any) -> tuple[int, str]:
     text = first_line(error)
-    errors = tensorflow.errors
     if "No space left" in str(error.message):
         return 1, f"No space left on device: {text}. {FULL_REMEDY}"
     if isinstance(error, errors.ResourceExhaustedError):

@@ -8,7 +8,7 @@ from athe_tf.models.names import ACTIVATIONS, HEADS, check_name
 from athe_tf.programs.command_line import Program, print_line, warn
 from athe_tf.programs.config.fields import flag
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 from athe_tf.utils.files import replacing
 from athe_tf.utils.options import check_options, option
 
@@ -64,10 +64,9 @@ class ImportTorchConfig:
 def action(config: ImportTorchConfig, extra: dict) -> None:
     """Imports the checkpoint that the flags name."""
     output = pathlib.Path(config.output)
-    if output.exists():
-        raise InputError(f"'{output}' exists already. Write to another file.")
-    if not pathlib.Path(config.checkpoint).is_file():
-        raise InputError(f"There is no file '{config.checkpoint}'. Check --checkpoint.")
+    check(not output.exists(), f"'{output}' exists already. Write to another file.")
+    found = pathlib.Path(config.checkpoint).is_file()
+    check(found, f"There is no file '{config.checkpoint}'. Check --checkpoint.")
     start_tensorflow()
     from athe_tf.conversion.torch_import import import_checkpoint
 

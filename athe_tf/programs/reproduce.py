@@ -35,7 +35,7 @@ bin/reproduce --table=2 --preset=small --data_dir=/data/tfds
 bin/reproduce --table=pas --preset=paper --seeds=0,1,2
 """
 MEASURE = "Add --plan to a command of bin/train to measure its time and memory on this machine."
-PLAN = Flag("plan", bool, bool, "Print the commands and what is done already; then stop.")
+PLAN = Flag("plan", "Print the commands and what is done already; then stop.")
 #: Measures of a run that are no accuracies.
 TIMES = ("minutes", "minutes_per_epoch")
 

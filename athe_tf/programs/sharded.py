@@ -43,16 +43,11 @@ SIGN_INTERVAL, LOOK_INTERVAL = 2.0, 0.5
 
 
 class ShardLost(RuntimeError):
-    """Another worker gives no sign of life any more; what it found is kept."""
+    """Another worker has no heartbeat any more; what it found is kept."""
 
 
 class ShardFolder:
-    """The folder of one shard.
-
-    Args:
-        output: The folder of the evaluation.
-        shard: Which shard.
-    """
+    """The folder of one shard, inside that of the evaluation."""
 
     def __init__(self, output, shard: Shard):
         self.output = pathlib.Path(output)
@@ -266,14 +261,9 @@ def wait_for_shards(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Returns when all shards are finished.
+    """Returns when all shards are finished; one without a heartbeat for `worker_timeout` seconds is lost.
 
-    Args:
-        folders: The shards.
-        addresses: Of their workers, for messages.
-        config: The settings; a shard that gives no sign of life for `worker_timeout` seconds is lost.
-        clock: Returns the time in seconds.
-        sleep: Waits for some seconds.
+    The addresses are those of the workers, for messages.
     """
     signs: dict[str, str] = {}
     last = {folder.folder.name: clock() for folder in folders}

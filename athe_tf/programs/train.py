@@ -27,9 +27,7 @@ bin/train --flagfile=configs/digits_trades_he.flags --workdir=runs/digits
 bin/train --flagfile=configs/cifar_trades_he.flags --plan
 bin/train --flagfile=configs/cifar_trades_he.flags --data_dir=/data/tfds --seed=1
 """
-PLAN = Flag(
-    "plan", bool, bool, "Print steps, passes, measured seconds per step, total time and memory; then stop."
-)
+PLAN = Flag("plan", "Print steps, passes, measured seconds per step, total time and memory; then stop.")
 
 
 class TrainProgram(Program):

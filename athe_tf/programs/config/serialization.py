@@ -49,12 +49,9 @@ def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_json(config_class, text: str, framework: str | None = None):
-    """The config in a `config.json`; unknown settings are an error.
+    """The config in the text of a `config.json`; unknown settings are an error.
 
-    Args:
-        config_class: The class of the config.
-        text: The content of the file.
-        framework: The framework that the user named; no other `module:Name` is imported.
+    No `module:Name` is imported but the framework that the user named.
     """
     values = read_settings(text)
     stored = str(values.get("framework"))
@@ -99,7 +96,7 @@ def given_settings(config) -> dict[str, Any]:
 
 
 def flag_text(value) -> str:
-    """A value as it is written on the command line."""
+    """A value as text for the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -112,7 +109,7 @@ def flag_text(value) -> str:
 
 
 def as_flags(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as they are written on the command line."""
+    """Settings as arguments of a command line."""
     return [f"--{name}={flag_text(value)}" for name, value in settings.items()]
 
 
