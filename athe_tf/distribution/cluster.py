@@ -98,8 +98,8 @@ def _parse(text: str) -> Cluster | None:
     )
     if not groups:
         return None
-    unknown = "".join(sorted(set(groups) - {"chief", "worker"})[:1])
-    check(not unknown, f"it has a job '{unknown}'; training uses `chief` and `worker` only")
+    unknown = sorted(set(groups) - {"chief", "worker"})
+    check(not unknown, f"it has a job '{(unknown or [''])[0]}'; training uses `chief` and `worker` only")
     check(kind in groups, f"its task is of type '{kind}', which is not in its cluster")
     check(
         0 <= index < len(groups[kind]),

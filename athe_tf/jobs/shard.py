@@ -73,7 +73,7 @@ class Shard:
 
 
 def joined(arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> np.ndarray:
-    """One array with a value per image of the whole set, from those of its shards.
+    """One array with a value per image of the whole set, from its shards' arrays.
 
     Example:
 

@@ -103,17 +103,16 @@ class AnalysisSession:
     class_names: tuple[str, ...] | None
     display: AnalysisDisplay
 
-    def run(self, what: str, path: pathlib.Path, groups: Mapping[str, Mapping[int, str]]) -> None:
+    def run(self, what: str, groups: Mapping[str, Mapping[int, str]]) -> None:
         """Computes what is missing of an analysis, writes it after each part, and draws the whole.
 
         Args:
             what: The name of the analysis.
-            path: Of the files, without a suffix.
             groups: From the name of each result in the picture to the training runs that it is about, by
                 their numbers of steps; empty for a result per model.
         """
         parts = groups or dict(zip(picture_names(self.models), self.models, strict=True))
-        began = time.monotonic()
+        began, path = time.monotonic(), self.config.path(what)
         numbers = path.with_name(f"{path.name}.json")
         kept, pictures = kept_results(numbers)
         wanted = {label: self.identity(what, label, part) for label, part in parts.items()}

@@ -198,7 +198,7 @@ class Program:
                 if isinstance(error, KeyboardInterrupt):
                     return INTERRUPTION.end(error)
                 code, message = explain(error)
-                warn(f"{self.name}: {with_program_names(message)}")
+                warn_user(self.name, message)
                 return code
 
     def _run(self, arguments: list[str]) -> int | None:
@@ -240,11 +240,16 @@ def summaries(title: str, entries) -> str:
     return "\n".join([f"\n{title}:", *(f"  {name:<{width}}  {one.summary}" for name, one in entries.items())])
 
 
+def warn_user(program: str, text) -> None:
+    """Prints a warning of a program, which names programs as the user knows them."""
+    warn(with_program_names(f"{program}: {text}"))
+
+
 @contextlib.contextmanager
 def warnings_as_lines(program: str) -> Iterator[None]:
     """Shows the warnings of the library as lines for the user, without the places in its code."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: warn(with_program_names(f"{program}: {message}"))
+        warnings.showwarning = lambda message, *_, **__: warn_user(program, message)
         yield
 
 

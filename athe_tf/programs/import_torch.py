@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from athe_tf.models.names import ACTIVATIONS, HEADS, check_name
-from athe_tf.programs.command_line import Program, print_line, warn
+from athe_tf.programs.command_line import Program, print_line, warn_user
 from athe_tf.programs.config.fields import flag
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.utils.errors import check
@@ -82,7 +82,7 @@ def action(config: ImportTorchConfig, extra: dict) -> None:
         mean, std = (", ".join(f"{value:.4g}" for value in part) for part in imported.normalization)
         print_line(f"Normalization inside the model: mean {mean}; std {std}.")
     for remark in _remarks(config, imported):
-        warn(f"bin/import_torch: {remark}")
+        warn_user("bin/import_torch", remark)
 
 
 def _remarks(config: ImportTorchConfig, imported) -> list[str]:

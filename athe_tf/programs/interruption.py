@@ -27,12 +27,7 @@ PATIENCE = 1.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user or a scheduler wants the program to end.
-
-    Attributes:
-        number: The number of the signal.
-        remark: A sentence for the user.
-    """
+    """The user or a scheduler wants the program to end: the signal's number, and a remark for the user."""
 
     def __init__(self, number: int, remark: str = ""):
         super().__init__(number)

@@ -111,13 +111,7 @@ def minutes(run: PlannedRun, measure: str) -> Measured:
 
 
 def accuracy(result: Result, measure: str, metric: str = "accuracy") -> Measured:
-    """The accuracy, or the error, that an evaluation found, in percent.
-
-    Args:
-        result: The evaluation.
-        measure: As `configs/papers.json` names it.
-        metric: `"accuracy"` or `"error"`.
-    """
+    """The accuracy, or the error, that an evaluation found, in percent; named as in `configs/papers.json`."""
     share, interval = _share(result, measure)
     if metric == "error":
         share, interval = 1 - share, None if interval is None else (1 - interval[1], 1 - interval[0])

@@ -25,7 +25,7 @@ from athe_tf.distribution.cluster import Cluster
 from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import STATE, check_ours, check_state_folder, remove_files, remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import print_line, warn, with_program_names
+from athe_tf.programs.command_line import print_line, warn_user, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
 from athe_tf.programs.evaluation_job import EvaluationJob, open_output, show
@@ -246,7 +246,7 @@ def run_worker(job: EvaluationJob, config: EvaluateConfig, cluster: Cluster) -> 
         try:
             wait_for_shards(folders, cluster.workers, config)
         except ShardLost as error:
-            warn(with_program_names(f"bin/evaluate: {error}"))
+            warn_user("bin/evaluate", error)
             return 1
         code = show(job.evaluate(output / STATE, shards=[one.state for one in folders]), output)
         for folder in folders:

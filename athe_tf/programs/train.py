@@ -7,15 +7,7 @@ import sys
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.programs.command_line import (
-    Flag,
-    Program,
-    flags_of,
-    print_line,
-    warn,
-    warnings_as_lines,
-    with_program_names,
-)
+from athe_tf.programs.command_line import Flag, Program, flags_of, print_line, warn_user, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.start_tensorflow import start_tensorflow
@@ -104,7 +96,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
     try:
         train(config, splits, workdir, sys.stdout.isatty(), print_line, distribution)
     except WorkerLost as error:
-        warn(with_program_names(f"bin/train: {error}"))
+        warn_user("bin/train", error)
         return 1
     return 0
 

@@ -15,7 +15,7 @@ from athe_tf import data, zoo
 from athe_tf.jobs.locks import LOCK, lock_name, locked, locked_folder
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
-from athe_tf.programs.command_line import warn, with_program_names
+from athe_tf.programs.command_line import warn_user
 from athe_tf.programs.config import TrainConfig, serialization
 from athe_tf.programs.config.fields import picked
 from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
@@ -204,7 +204,7 @@ def known_settings(program: str, model: str, run: Workdir | None) -> dict[str, A
         return {name: card[name] for name in FROM_RUN if name in card}
     known, remark = ({}, None) if run is None else run.recorded_settings()
     if remark is not None:
-        warn(with_program_names(f"{program}: {remark}"))
+        warn_user(program, remark)
     return known
 
 

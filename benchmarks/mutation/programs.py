@@ -182,7 +182,7 @@ SLIPS = (
         f"{HERE}/sharded.py",
         "name in signs, config.worker_timeout)",
         "name not in signs, config.worker_timeout)",
-        ("tests/programs/test_sharded.py::test_workers_wait_for_signs_of_life",),
+        ("tests/programs/test_sharded.py::test_workers_wait_for_heartbeats",),
     ),
     Slip(
         "G30",

@@ -120,7 +120,7 @@ def test_two_workers_one_of_them_killed_are_one_evaluation(case, whole, tmp_path
     assert not list(out.glob("shard-*"))
 
 
-def test_workers_wait_for_signs_of_life(case, tmp_path):
+def test_workers_wait_for_heartbeats(case, tmp_path):
     config = EvaluateConfig(model="m", output=str(tmp_path), worker_timeout=10.0)
     folders = [ShardFolder(tmp_path, shard) for shard in Shard(1, 2).all()]
     now = [0.0]
@@ -134,7 +134,7 @@ def test_workers_wait_for_signs_of_life(case, tmp_path):
 
     with folders[0].held(config):
         folders[0].write(config, finished=True)
-    with pytest.raises(InputError, match="Waited 10 s for shard 2/2 .worker b:1., but there is no sign"):
+    with pytest.raises(InputError, match="Waited 10 s for shard 2/2 .worker b:1., but there is no heartbeat"):
         wait(lambda: None)
     assert now[0] < 20
     with folders[1].held(config):

@@ -49,7 +49,7 @@ class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptio
     worker_timeout: float = with_help(
         DeviceOptions,
         "worker_timeout",
-        "Seconds that the first worker waits for a sign of life of another, when its own images are done.",
+        "Seconds that the first worker waits for a heartbeat of another, when its own images are done.",
     )
     shard: str | None = option(
         None,

@@ -46,7 +46,7 @@ class DataOptions:
     )
     augmentation: str = option(
         "pad_crop_flip",
-        "Augmentation; random_resized_crop_flip is that of ImageNet, and crops the original images.",
+        "Augmentation; random_resized_crop_flip is ImageNet's, and crops the original images.",
         choices=tuple(AUGMENTATIONS),
     )
     extra_data: str | None = option(None, "An .npz file with more training images: `image` and `label`.")
@@ -155,7 +155,7 @@ class TrainConfig(
     ModelOptions,
     DataOptions,
 ):
-    """A training run. The defaults are those of HE's CIFAR-10 tables, with a small model."""
+    """A training run. The defaults are from HE's CIFAR-10 tables, with a small model."""
 
     def __post_init__(self):
         check(self.workdir != "", "--workdir= is empty. Name a folder, or leave the flag out.")
