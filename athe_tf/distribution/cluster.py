@@ -70,52 +70,48 @@ def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
 def from_tf_config(text: str) -> Cluster | None:
     """The cluster of a `TF_CONFIG`; `None` if it names no workers."""
     try:
-        groups, kind, index = _parts(text)
+        return _parse(text)
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise _malformed(text, reason) from error
-    # A chief is the first of the workers under another name.
-    workers = [*groups.get("chief", []), *groups.get("worker", [])]
-    if not groups:
-        return None
-    unknown = sorted(set(groups) - {"chief", "worker"})
-    if unknown:
-        raise _malformed(text, f"it has a job '{unknown[0]}'; training uses `chief` and `worker` only")
-    if kind not in groups:
-        raise _malformed(text, f"its task is of type '{kind}', which is not in its cluster")
-    if not 0 <= index < len(groups[kind]):
-        raise _malformed(text, f"its task is {kind} {index}, and there are {len(groups[kind])} of them")
-    for address in workers:
-        if not isinstance(address, str) or not re.fullmatch(r"[^\s:]+:\d{1,5}", address):
-            raise _malformed(text, f"{address!r} is not host:port")
-    if len(set(workers)) < len(workers):
-        raise _malformed(text, "two workers have the same address")
-    return Cluster(tuple(workers), index + (len(groups.get("chief", [])) if kind == "worker" else 0))
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(
+            f"The environment variable TF_CONFIG is invalid: {why}. Expected, for example: {EXAMPLE}. "
+            f"Received: {text[:500]}"
+        ) from error
 
 
-def _parts(text: str) -> tuple[dict[str, list], str, int]:
-    """The jobs of a `TF_CONFIG`, and type and index of its task; raises `ValueError` for other types."""
+def _parse(text: str) -> Cluster | None:
+    """The same; an error says only what is wrong."""
     config = json.loads(text)
-    if not isinstance(config, dict):
-        raise ValueError("it is not a JSON object")
+    check(isinstance(config, dict), "it is not a JSON object")
     groups, task = config.get("cluster") or {}, config.get("task") or {}
-    if not isinstance(groups, dict) or not all(isinstance(group, list) for group in groups.values()):
-        raise ValueError("its cluster is not an object with lists of addresses")
-    if not isinstance(task, dict):
-        raise ValueError("its task is not an object with a type and an index")
+    check(
+        isinstance(groups, dict) and all(isinstance(group, list) for group in groups.values()),
+        "its cluster is not an object with lists of addresses",
+    )
+    check(isinstance(task, dict), "its task is not an object with a type and an index")
     kind, index = task.get("type", "worker"), task.get("index", 0)
     if isinstance(index, str) and re.fullmatch(r"\d{1,9}", index):  # as some schedulers write it
         index = int(index)
-    if not isinstance(kind, str) or not isinstance(index, int) or isinstance(index, bool):
-        raise ValueError(f"its task has type {kind!r} and index {index!r}, not a text and a whole number")
-    return groups, kind, index
-
-
-def _malformed(text: str, why: str) -> InputError:
-    return InputError(
-        f"The environment variable TF_CONFIG is invalid: {why}. Expected, for example: {EXAMPLE}. "
-        f"Received: {text[:500]}"
+    check(
+        isinstance(kind, str) and isinstance(index, int) and not isinstance(index, bool),
+        f"its task has type {kind!r} and index {index!r}, not a text and a whole number",
     )
+    if not groups:
+        return None
+    unknown = sorted(set(groups) - {"chief", "worker"})
+    check(not unknown, f"it has a job '{(unknown or [''])[0]}'; training uses `chief` and `worker` only")
+    check(kind in groups, f"its task is of type '{kind}', which is not in its cluster")
+    check(
+        0 <= index < len(groups[kind]),
+        f"its task is {kind} {index}, and there are {len(groups[kind])} of them",
+    )
+    # A chief is the first of the workers under another name.
+    workers = [*groups.get("chief", []), *groups.get("worker", [])]
+    for address in workers:
+        valid = isinstance(address, str) and re.fullmatch(r"[^\s:]+:\d{1,5}", address)
+        check(bool(valid), f"{address!r} is not host:port")
+    check(len(set(workers)) == len(workers), "two workers have the same address")
+    return Cluster(tuple(workers), index + (len(groups.get("chief", [])) if kind == "worker" else 0))
 
 
 def from_slurm(environment: Mapping[str, str]) -> Cluster | None:

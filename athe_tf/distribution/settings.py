@@ -77,16 +77,13 @@ class DistributionSettings:
     def resolve(self, environment: Mapping[str, str] = os.environ) -> "DistributionSettings":
         """The settings with what the environment says: the workers, and whether there is a TPU.
 
-        Args:
-            environment: `TF_CONFIG`, the variables of a Slurm step, and `TPU_NAME` are read.
+        Reads `TF_CONFIG`, the variables of a Slurm step, and `TPU_NAME`.
         """
-        cluster = find_cluster(environment) if self.kind in ("auto", "multi_worker") else None
-        kind = self.kind
+        cluster, kind = self._find_cluster(environment), self.kind
         if kind == "auto" and cluster is not None and len(cluster.workers) > 1:
             kind = "multi_worker"
         elif kind == "auto" and "TPU_NAME" in environment and not self.devices and not self.uses_cpu:
             kind = "tpu"
-        check(kind != "multi_worker" or cluster is not None, NO_WORKERS)
         return dataclasses.replace(self, kind=kind, cluster=cluster if kind == "multi_worker" else None)
 
     def shared_evaluation(
@@ -96,9 +93,7 @@ class DistributionSettings:
 
         The workers of an evaluation compute nothing together: each of them uses its own devices.
 
-        Args:
-            environment: `TF_CONFIG` and the variables of a Slurm step are read.
-            look_for_workers: Whether to read them. Defaults to `True`.
+        Reads `TF_CONFIG` and the variables of a Slurm step, unless told not to look for workers.
         """
         check(
             self.kind in EVALUATION_DISTRIBUTIONS,
@@ -107,7 +102,11 @@ class DistributionSettings:
         )
         if self.kind not in ("auto", "multi_worker") or not look_for_workers:
             return self, None
-        cluster = find_cluster(environment)
-        check(self.kind != "multi_worker" or cluster is not None, NO_WORKERS)
+        cluster = self._find_cluster(environment)
         several = cluster is not None and len(cluster.workers) > 1
         return dataclasses.replace(self, kind="auto"), cluster if several else None
+
+    def _find_cluster(self, environment: Mapping[str, str]) -> Cluster | None:
+        found = find_cluster(environment) if self.kind in ("auto", "multi_worker") else None
+        check(self.kind != "multi_worker" or found is not None, NO_WORKERS)
+        return found

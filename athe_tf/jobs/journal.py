@@ -158,6 +158,11 @@ def as_json(identity: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(identity, default=str))
 
 
+def same_job(ours: Mapping[str, Any] | None, stored: Any) -> bool:
+    """Whether what is on disk belongs to this job; `None` is unknown, and the same as nothing."""
+    return ours is not None and isinstance(stored, dict) and not differences(as_json(ours), stored)
+
+
 def differences(
     ours: Mapping, stored: Mapping, entry: str = "{name}={ours} (there: {stored})", show: Callable = repr
 ) -> list[str]:

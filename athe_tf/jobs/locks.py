@@ -1,6 +1,6 @@
 """Locks on folders: one process at a time writes to a folder.
 
-The locks are those of `flock`. The operating system releases them when their process ends, however it ends. A
+The locks are `flock`'s. The operating system releases them when their process ends, however it ends. A
 lock file that a killed process left behind is free, and is taken over by the next one.
 """
 
@@ -58,9 +58,7 @@ def locked(folder: str | pathlib.Path, name: str = LOCK) -> Iterator[None]:
 def locked_folder(folder: str | pathlib.Path, *inside: str) -> Iterator[pathlib.Path]:
     """A context in which no other process writes to a folder; removes what a killed one left.
 
-    Args:
-        folder: The folder.
-        inside: Names of folders in it that are written to as well.
+    `inside` are the names of folders in it that are written to as well.
     """
     folder = pathlib.Path(folder)
     with locked(folder):

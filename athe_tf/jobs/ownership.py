@@ -17,6 +17,8 @@ from athe_tf.utils.files import TEMPORARY, sweep
 _SIGNATURE = re.compile(r"<!-- athe_tf ([0-9a-f]{16}) -->\n\Z")
 # Some of the arrays of every `examples.npz`.
 _OF_EXAMPLES = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
+#: The folder, inside that of an evaluation or a shard, which keeps its state while it is not finished.
+STATE = "state"
 #: The array that marks the files of a state folder, and all arrays that each of them has; the file that
 #: identifies its model and images; the suffix of the file with images that older states have.
 STATE_FORMAT = "athe_tf_state"

@@ -35,9 +35,8 @@ class Shard:
     def __post_init__(self):
         check(
             1 <= self.number <= self.count <= MAX_SHARDS,
-            "A shard is one of at least one, counted from 1. Expected, for example, Shard(3, 8): the third "
-            f"of eight. Received: Shard({self.number}, {self.count}). Use a number from 1 to "
-            f"{max(1, self.count)}.",
+            f"`number` must be between 1 and `count`, which is at most {MAX_SHARDS}. Expected, for example, "
+            f"Shard(3, 8): the third of eight. Received: Shard({self.number}, {self.count}).",
         )
 
     def __str__(self) -> str:
@@ -45,12 +44,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str, display_name: str = "shard") -> "Shard":
-        """The shard that a text such as `"3/8"` means.
-
-        Args:
-            text: Number and count.
-            display_name: How a message calls it.
-        """
+        """The shard that a text such as `"3/8"` means; messages call it by the display name."""
         match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text)
         number, count = (int(part) for part in match.groups()) if match else (0, 0)
         check(
@@ -79,7 +73,7 @@ class Shard:
 
 
 def joined(arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> np.ndarray:
-    """One array with a value per image of the whole set, from those of its shards.
+    """One array with a value per image of the whole set, from its shards' arrays.
 
     Example:
 

@@ -13,6 +13,7 @@ from athe_tf.analysis.registry import from_entry, read_content, write
 from athe_tf.analysis.result import Picture
 from athe_tf.attacks import PGD
 from athe_tf.drawing.png import write_figure
+from athe_tf.jobs.journal import same_job
 from athe_tf.programs.command_line import print_line
 from athe_tf.programs.config import AnalyzeConfig
 from athe_tf.programs.config.fields import picked
@@ -49,7 +50,6 @@ class AnalysisDisplay(Heartbeat):
     def __init__(self, stream=None, interval: float = INTERVAL):
         self.stream = sys.stderr if stream is None else stream
         self.terminal = bool(self.stream.isatty())
-        self._drawn = 0.0
         super().__init__(self._draw, self.line, interval)
         self.start("Starting")
 
@@ -66,7 +66,7 @@ class AnalysisDisplay(Heartbeat):
     def update(self, done: int, total: int | None) -> None:
         """The `progress` function of an analysis."""
         self._done, self._total = done, total
-        if self.terminal and time.monotonic() - self._drawn >= REDRAW:
+        if self.terminal and time.monotonic() - self._last >= REDRAW:
             self.write(self.line())
 
     def line(self) -> str:
@@ -81,7 +81,6 @@ class AnalysisDisplay(Heartbeat):
             self._draw("")
 
     def _draw(self, line: str) -> None:
-        self._drawn = time.monotonic()
         self.stream.write(f"\r\033[K{line}" if self.terminal else f"{line}\n")
         self.stream.flush()
 
@@ -104,29 +103,29 @@ class AnalysisSession:
     class_names: tuple[str, ...] | None
     display: AnalysisDisplay
 
-    def run(self, what: str, path: pathlib.Path, groups: Mapping[str, Mapping[int, str]]) -> None:
+    def run(self, what: str, groups: Mapping[str, Mapping[int, str]]) -> None:
         """Computes what is missing of an analysis, writes it after each part, and draws the whole.
 
         Args:
             what: The name of the analysis.
-            path: Of the files, without a suffix.
             groups: From the name of each result in the picture to the training runs that it is about, by
                 their numbers of steps; empty for a result per model.
         """
         parts = groups or dict(zip(picture_names(self.models), self.models, strict=True))
-        began = time.monotonic()
+        began, path = time.monotonic(), self.config.path(what)
         numbers = path.with_name(f"{path.name}.json")
         kept, pictures = kept_results(numbers)
         wanted = {label: self.identity(what, label, part) for label, part in parts.items()}
-        done = {label: one for label, own in wanted.items() for other, one in kept if own and own == other}
+        done = {label: one for label, own in wanted.items() for other, one in kept if same_job(own, other)}
         missing = [label for label in parts if label not in done]
         for label in missing:
             done[label] = self._compute(what, label, parts[label])
             finished = {label: done[label] for label in parts if label in done}
             write(numbers, together([*finished.values()]), [wanted[label] for label in finished])
         whole, identities = together([done[label] for label in parts]), list(wanted.values())
-        drawn = all(path.with_name(name).exists() for name in pictures)
-        if not (pictures and drawn and identities == [other for other, _ in kept]):
+        drawn = pictures and all(path.with_name(name).exists() for name in pictures)
+        same = len(kept) == len(identities) and all(map(same_job, identities, [other for other, _ in kept]))
+        if not (drawn and same):
             self.display.start(f"{what}: drawing")
             pictures = save_pictures(whole, path)
             write(numbers, whole, identities, pictures)
@@ -184,7 +183,7 @@ def picture_names(models: Iterable[str]) -> list[str]:
 
 
 def together(results: Sequence[AnalysisResult]) -> Picture:
-    """One result as it is, several in one picture."""
+    """One result unchanged, several in one picture."""
     return results[0] if len(results) == 1 else compare(results)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from athe_tf.analysis import drawing
 from athe_tf.analysis.registry import ALL_ANALYSES, RUN_ANALYSES
+from athe_tf.jobs.journal import differences
 from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.command_line import Program, summaries
@@ -21,7 +22,6 @@ bin/analyze --compare=runs/plain,runs/he --what=class_bias,hessian,landscape
 bin/analyze --compare=runs/plain,runs/he --what=landscape --space=pixels
 bin/analyze --compare=runs/steps1,runs/steps3,runs/steps7 --what=training_steps
 """
-#: Of the files of a picture.
 PICTURE_SUFFIXES = ("png", "svg")
 # Settings that may differ inside a line of the picture: the steps, and where a run is.
 MAY_DIFFER = {"steps", "workdir", "format", "versions"}
@@ -35,24 +35,14 @@ def action(config: AnalyzeConfig, extra: dict) -> None:
     groups = runs_by_steps(config.compare) if set(config.what) & RUN_ANALYSES.keys() else {}
     config = fill_from_run(config, known_settings("bin/analyze", config.models[0], training_runs[0]))
     check(config.dataset is not None, "Name the images to analyze, such as --dataset=cifar10.")
-    output = pathlib.Path(config.output)
-    own = {what: ALL_ANALYSES[what].chosen(config.given_options(what)) for what in config.what}
-    paths = {what: output / ALL_ANALYSES[what].file_stem(own[what]) for what in config.what}
-    check_free(*paths.values())
+    check_free(*map(config.path, config.what))
     INTERRUPTION.remark = "The same command continues with what is missing."
-    with locked_folder(output):
-        run(config, own, paths, groups)
+    with locked_folder(config.output):
+        run(config, groups)
 
 
-def run(config: AnalyzeConfig, own: Mapping, paths: Mapping[str, pathlib.Path], groups: Mapping) -> None:
-    """Opens models and images, checks them, and runs the analyses.
-
-    Args:
-        config: With the settings of the run filled in.
-        own: From the name of each analysis to its options.
-        paths: From the name of each analysis to that of its files, without a suffix.
-        groups: The training runs of `training_steps`.
-    """
+def run(config: AnalyzeConfig, groups: Mapping[str, Mapping[int, str]]) -> None:
+    """Opens models and images, checks them, and runs the analyses; `training_steps` on groups of runs."""
     start_tensorflow()
     import tensorflow as tf
 
@@ -71,12 +61,12 @@ def run(config: AnalyzeConfig, own: Mapping, paths: Mapping[str, pathlib.Path], 
         models = {name: each.victim if each.net is None else each.net for name, each in opened.items()}
         for what in config.what:
             for model in models.values():
-                checked_victim(ALL_ANALYSES[what], own[what], model)
+                checked_victim(ALL_ANALYSES[what], config.chosen_options(what), model)
         images, splits = load_images(config, config.split)
         session = AnalysisSession(config, models, images, splits.class_names, display)
         lines = {f"head {head}": group for head, group in groups.items()}
         for what in config.what:
-            session.run(what, paths[what], lines if what in RUN_ANALYSES else {})
+            session.run(what, lines if what in RUN_ANALYSES else {})
 
 
 def check_free(*paths: pathlib.Path) -> None:
@@ -105,13 +95,12 @@ def runs_by_steps(folders) -> dict[str, dict[int, str]]:
         group = groups.setdefault(str(config["head"]), {})
         nearest = next(iter(group.values()), folder)
         for other, free in ((first, MAY_DIFFER | MAY_DIFFER_BY_HEAD), (nearest, MAY_DIFFER)):
-            names = (config.keys() | configs[other].keys()) - free
-            differing = sorted(name for name in names if config.get(name) != configs[other].get(name))
+            differing = sorted({*differences(config, configs[other], "{name}")} - free)
             check(
                 not differing,
-                "The runs differ in more than the number of attack steps, so their accuracies do not show "
-                f"what steps are worth. '{other}' and '{folder}' differ in: {', '.join(differing)}. Leave "
-                "one out.",
+                "The runs differ in more than the number of attack steps, so their accuracies cannot be "
+                f"attributed to the number of steps. '{other}' and '{folder}' differ in: "
+                f"{', '.join(differing)}. Leave one out.",
             )
         steps = config.get("steps")
         check(

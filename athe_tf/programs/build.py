@@ -181,12 +181,7 @@ def epoch_batches(config: TrainConfig, splits, epoch: int):
 
 
 def start_from(trainer, path: str) -> None:
-    """Gives the trainer's classifier, and its average, the weights of a model of the same architecture.
-
-    Args:
-        trainer: An `AdversarialModel`.
-        path: A `.keras` file, or the folder of a run, which means its best model.
-    """
+    """Gives the trainer's classifier, and its average, the weights of a model of the same architecture."""
     file = find_initial_model(path)
     source = load_model(file)
     difference = first_difference(signature(trainer.net), signature(source))

@@ -33,13 +33,7 @@ TIES = "last"
 
 
 class RunCallback(keras.callbacks.Callback):
-    """A callback with a file or folder of the run.
-
-    Args:
-        path: The file or folder.
-        progress: The run's.
-        writes: Whether this process writes it.
-    """
+    """A callback with a file or folder of the run, which this process writes or not."""
 
     def __init__(self, path, progress: RunProgress, writes: bool = True):
         super().__init__()
@@ -71,7 +65,7 @@ class Records(RunCallback):
 
 
 def last_learning_rate(optimizer) -> float:
-    """The learning rate of the last update; Keras' own property is that of the next."""
+    """The learning rate of the last update; Keras' own property is the next one's."""
     rate = rate_or_schedule(optimizer)
     if callable(rate) and not isinstance(rate, keras.Variable):
         rate = rate(float(np.asarray(optimizer.iterations)) - 1)
@@ -161,11 +155,7 @@ class PeriodKeeper(RunCallback):
     """Writes the classifier at the end of each period (Liu et al., 2020) to `1.keras`, `2.keras` and so on.
 
     An interruption between this and the backup is harmless: the resumed run repeats it with the same weights.
-
-    Args:
-        path: The folder to write to.
-        progress: The run's.
-        ends: The number of finished epochs at the end of each period.
+    `ends` are the numbers of finished epochs at the end of each period.
     """
 
     def __init__(self, path, progress: RunProgress, ends):
@@ -192,7 +182,7 @@ class OverfittingGuard(RunCallback):
 
     With one-step attacks, a model can learn within one epoch to defeat only this attack: robust accuracy
     drops to zero while the training loss decreases (Wong et al., 2020). At the end of each epoch, this
-    callback attacks a batch with several steps and compares the accuracy with that of the previous epoch.
+    callback attacks a batch with several steps and compares the accuracy with the previous epoch's.
 
     The released FastAT code probes the first batch of each epoch, in training mode. Here it is the same
     training batch for the whole run: the accuracies of two random batches of 128 images differ by chance,
@@ -207,7 +197,7 @@ class OverfittingGuard(RunCallback):
         drop: The drop in accuracy that stops the run.
         path: Where to store the weights of the previous epoch.
         progress: The run's.
-        distribution: Of the run over devices. The chief's measurement decides, and the chief writes.
+        distribution: The run's devices. The chief's measurement decides, and the chief writes.
     """
 
     def __init__(self, batch, attack: Attack, drop: float, path, progress: RunProgress, distribution=None):

@@ -24,7 +24,7 @@ from athe_tf.utils.registry import split_names, unknown_name
 from athe_tf.utils.streams import open_standard_streams, print_line, warn
 from athe_tf.version import __version__
 
-#: Errors of the operating system that another path or other rights mend.
+#: Errors of the operating system that another path or other permissions fix.
 USER_FIXABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 USER_FIXABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -81,16 +81,17 @@ class Flag:
 
     Attributes:
         name: Without dashes.
+        help: One sentence.
         kind: `int`, `float`, `str`, `bool` or `tuple`.
         item: The type of the items of a tuple.
-        help: One sentence.
         default: The default, for the manual.
+        choices: The values that a text can have.
     """
 
     name: str
-    kind: type
-    item: type
     help: str
+    kind: type = bool
+    item: type = str
     default: Any = None
     choices: tuple[str, ...] | None = None
 
@@ -123,9 +124,9 @@ def flags_of(options_class) -> list[Flag]:
     return [
         Flag(
             field.name,
+            field.metadata["help"],
             field_type(options_class, field.name),
             item_type(options_class, field.name),
-            field.metadata["help"],
             None if field.default is dataclasses.MISSING else field.default,
             field.metadata.get("choices"),
         )
@@ -134,8 +135,8 @@ def flags_of(options_class) -> list[Flag]:
     ]
 
 
-DEBUG = Flag("debug", bool, bool, "Show the traceback of an error.")
-VERSION = Flag("version", bool, bool, "Show the version.")
+DEBUG = Flag("debug", "Show the traceback of an error.")
+VERSION = Flag("version", "Show the version.")
 
 
 @dataclasses.dataclass
@@ -165,7 +166,7 @@ class Program:
         self._positional = next((field for field in fields if field.metadata.get("positional")), None)
 
     def flags(self, arguments: list[str]) -> list[Flag]:
-        """The flags of the config; those of `bin/train` depend on the framework."""
+        """The flags of the config; `bin/train`'s depend on the framework."""
         return flags_of(self.config_class)
 
     def manual(self, arguments: list[str]) -> str:
@@ -197,7 +198,7 @@ class Program:
                 if isinstance(error, KeyboardInterrupt):
                     return INTERRUPTION.end(error)
                 code, message = explain(error)
-                warn(f"{self.name}: {with_program_names(message)}")
+                warn_user(self.name, message)
                 return code
 
     def _run(self, arguments: list[str]) -> int | None:
@@ -215,7 +216,7 @@ class Program:
         """The config, or `None` if help or the version is asked for, and the values of the extra flags."""
         values, arguments = flags.FlagValues(), with_recipes(arguments)
         own = self.flags(arguments)
-        help_flags = [Flag(name, bool, bool, "Show this text.") for name in ("help", "helpshort", "h")]
+        help_flags = [Flag(name, "Show this text.") for name in ("help", "helpshort", "h")]
         for flag in [*own, *self.extra, *help_flags, VERSION]:
             flag.define(values)
         rest = parse(values, arguments)
@@ -239,11 +240,16 @@ def summaries(title: str, entries) -> str:
     return "\n".join([f"\n{title}:", *(f"  {name:<{width}}  {one.summary}" for name, one in entries.items())])
 
 
+def warn_user(program: str, text) -> None:
+    """Prints a warning of a program, which names programs as the user knows them."""
+    warn(with_program_names(f"{program}: {text}"))
+
+
 @contextlib.contextmanager
 def warnings_as_lines(program: str) -> Iterator[None]:
     """Shows the warnings of the library as lines for the user, without the places in its code."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: warn(with_program_names(f"{program}: {message}"))
+        warnings.showwarning = lambda message, *_, **__: warn_user(program, message)
         yield
 
 
@@ -261,7 +267,7 @@ def parse(values: flags.FlagValues, arguments: list[str]) -> list[str]:
 def explain(error: BaseException) -> tuple[int, str]:
     """The exit code and the message of an exception, in one line unless an `InputError` has several.
 
-    2 is for what the user can mend, 1 for a failure of the system or of athe_tf.
+    2 is for errors that the user can fix, 1 for a failure of the system or of athe_tf.
     """
     if isinstance(error, InputError):
         return 2, str(error)
@@ -269,7 +275,10 @@ def explain(error: BaseException) -> tuple[int, str]:
         return 1, f"Out of memory{described(error).removeprefix(type(error).__name__)}. {MEMORY_REMEDY}"
     if isinstance(error, OSError) and error.errno is not None:
         return _of_the_system(error)
-    return _of_tensorflow(error) or (1, f"Failed with {described(error)}. --debug shows where.")
+    tensorflow = sys.modules.get("tensorflow")  # which is not imported for this
+    if tensorflow is not None and isinstance(error, tensorflow.errors.OpError):
+        return _of_tensorflow(error, tensorflow.errors)
+    return 1, f"Failed with {described(error)}. --debug shows where."
 
 
 def _of_the_system(error: OSError) -> tuple[int, str]:
@@ -285,13 +294,8 @@ def _of_the_system(error: OSError) -> tuple[int, str]:
     return 1, f"Failed with an error of the operating system: {reason}{place}. --debug shows where."
 
 
-def _of_tensorflow(error: BaseException) -> tuple[int, str] | None:
-    """`None` for errors of others; TensorFlow is not imported for this."""
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
-        return None
+def _of_tensorflow(error: Any, errors: Any) -> tuple[int, str]:
     text = first_line(error)
-    errors = tensorflow.errors
     if "No space left" in str(error.message):
         return 1, f"No space left on device: {text}. {FULL_REMEDY}"
     if isinstance(error, errors.ResourceExhaustedError):

@@ -17,10 +17,7 @@ FEW_IMAGES = 8
 def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
     """Steps, network passes, measured seconds per step, total time and memory, as text.
 
-    Args:
-        config: The settings of the run.
-        splits: The data.
-        write: Called with a line when measuring begins, and with one every minute.
+    `write` is called with a line when measuring begins, and with one every minute.
     """
     began = time.monotonic()
     with Heartbeat(write, lambda: f"Measuring, {format_duration(time.monotonic() - began)} so far.") as lines:

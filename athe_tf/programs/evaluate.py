@@ -4,12 +4,12 @@ import contextlib
 import dataclasses
 
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
+from athe_tf.jobs.ownership import STATE
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import EvaluateConfig
-from athe_tf.programs.evaluation_job import EvaluationJob, repeat_command, show
+from athe_tf.programs.evaluation_job import EvaluationJob, open_output, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.output_folder import STATE, open_output
 from athe_tf.programs.sharded import all_shards, run_shard, run_worker
 from athe_tf.programs.workdir import Workdir, fill_from_run, known_settings, training_run_of
 from athe_tf.utils.errors import check

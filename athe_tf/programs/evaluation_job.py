@@ -1,25 +1,27 @@
-"""`EvaluationJob`: the model and the images that `bin/evaluate` was told, and their evaluation."""
+"""`EvaluationJob`: the model and the images that `bin/evaluate` was told, their evaluation, its folder."""
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
 import shlex
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay
-from athe_tf.jobs.ownership import remove_state
+from athe_tf.jobs.locks import locked_folder
+from athe_tf.jobs.ownership import STATE, check_ours, check_state_folder, remove_state
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import print_line, warnings_as_lines, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.fields import picked
 from athe_tf.programs.config.serialization import as_flags
-from athe_tf.programs.output_folder import STATE
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported, load_images
-from athe_tf.report.writing import write
+from athe_tf.report.writing import WRITTEN, write
 from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.results.notices import Notice
 from athe_tf.utils.errors import check
@@ -123,6 +125,17 @@ class EvaluationJob:
         result.command = self.command
         result.run = None if self.training_run is None else str(self.training_run.folder)
         return result
+
+
+@contextlib.contextmanager
+def open_output(folder) -> Iterator[pathlib.Path]:
+    """The folder for a new evaluation; tested before it starts, so that nothing is lost at the end."""
+    folder = pathlib.Path(folder)
+    check_ours(*(folder / name for name in ("evaluation.json", "examples.npz", *WRITTEN)))
+    check_state_folder(folder / STATE)
+    with locked_folder(folder, STATE):
+        tempfile.TemporaryFile(dir=folder).close()
+        yield folder
 
 
 def show(result, output: pathlib.Path | None) -> int:

@@ -8,7 +8,7 @@ from athe_tf.programs.config.fields import flag
 from athe_tf.programs.start_tensorflow import start_tensorflow, stderr_held_back
 from athe_tf.programs.workdir import fill_from_run, find_model, known_settings, load_images, run_of
 from athe_tf.utils.choices import EXPORT_SUFFIXES
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, option
 
 EXAMPLES = """
@@ -43,26 +43,23 @@ class ExportConfig:
 
     def __post_init__(self):
         check_options(self, flag)
-        check(bool(self.model), "Say which model to export: --model=FILE.keras or a workdir.")
+        check(bool(self.model), "Specify which model to export: --model=FILE.keras or a workdir.")
         suffixes = EXPORT_SUFFIXES[self.format]
-        if not suffixes:
-            check(bool(self.output), "Say where to write: --output=FOLDER.")
-        else:
-            check(bool(self.output), f"Say where to write: --output=FILE{suffixes[0]}.")
-            check(
-                pathlib.Path(self.output).suffix in suffixes,
-                f"--format={self.format} writes a file that ends with {' or '.join(suffixes)}. Received: "
-                f"--output={self.output}.",
-            )
+        place = f"FILE{suffixes[0]}" if suffixes else "FOLDER"
+        check(bool(self.output), f"Specify where to write: --output={place}.")
+        check(
+            not suffixes or pathlib.Path(self.output).suffix in suffixes,
+            f"--format={self.format} writes a file that ends with {' or '.join(suffixes)}. Received: "
+            f"--output={self.output}.",
+        )
 
 
 def action(config: ExportConfig, extra: dict) -> None:
     """Exports the model that the flags name."""
     path = find_model(config.model)
-    if path.is_dir():
-        raise InputError(f"'{path}' is a SavedModel already. Give a .keras file or a workdir.")
-    if pathlib.Path(config.output).exists():
-        raise InputError(f"'{config.output}' exists already. Export to another folder or file.")
+    check(not path.is_dir(), f"'{path}' is a SavedModel already. Give a .keras file or a workdir.")
+    exists = pathlib.Path(config.output).exists()
+    check(not exists, f"'{config.output}' exists already. Export to another folder or file.")
     start_tensorflow()
     from athe_tf.saving.keras_file import load_model
 

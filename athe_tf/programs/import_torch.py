@@ -5,10 +5,10 @@ import pathlib
 from typing import Any
 
 from athe_tf.models.names import ACTIVATIONS, HEADS, check_name
-from athe_tf.programs.command_line import Program, print_line, warn
+from athe_tf.programs.command_line import Program, print_line, warn_user
 from athe_tf.programs.config.fields import flag
 from athe_tf.programs.start_tensorflow import start_tensorflow
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 from athe_tf.utils.files import replacing
 from athe_tf.utils.options import check_options, option
 
@@ -47,9 +47,9 @@ class ImportTorchConfig:
 
     def __post_init__(self):
         check_options(self, flag)
-        check(bool(self.checkpoint), "Say which checkpoint to import: --checkpoint=FILE.")
-        check(bool(self.arch), "Say which architecture it has: --arch=NAME, such as --arch=wrn-34-10.")
-        check(bool(self.output), "Say where to write: --output=FILE.keras.")
+        check(bool(self.checkpoint), "Specify which checkpoint to import: --checkpoint=FILE.")
+        check(bool(self.arch), "Specify which architecture it has: --arch=NAME, such as --arch=wrn-34-10.")
+        check(bool(self.output), "Specify where to write: --output=FILE.keras.")
         check_name(self.arch)
         check(
             pathlib.Path(self.output).suffix == ".keras",
@@ -64,10 +64,9 @@ class ImportTorchConfig:
 def action(config: ImportTorchConfig, extra: dict) -> None:
     """Imports the checkpoint that the flags name."""
     output = pathlib.Path(config.output)
-    if output.exists():
-        raise InputError(f"'{output}' exists already. Write to another file.")
-    if not pathlib.Path(config.checkpoint).is_file():
-        raise InputError(f"There is no file '{config.checkpoint}'. Check --checkpoint.")
+    check(not output.exists(), f"'{output}' exists already. Write to another file.")
+    found = pathlib.Path(config.checkpoint).is_file()
+    check(found, f"There is no file '{config.checkpoint}'. Check --checkpoint.")
     start_tensorflow()
     from athe_tf.conversion.torch_import import import_checkpoint
 
@@ -83,7 +82,7 @@ def action(config: ImportTorchConfig, extra: dict) -> None:
         mean, std = (", ".join(f"{value:.4g}" for value in part) for part in imported.normalization)
         print_line(f"Normalization inside the model: mean {mean}; std {std}.")
     for remark in _remarks(config, imported):
-        warn(f"bin/import_torch: {remark}")
+        warn_user("bin/import_torch", remark)
 
 
 def _remarks(config: ImportTorchConfig, imported) -> list[str]:

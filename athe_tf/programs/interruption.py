@@ -27,12 +27,7 @@ PATIENCE = 1.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user or a scheduler wants the program to end.
-
-    Attributes:
-        number: Of the signal.
-        remark: A sentence for the user.
-    """
+    """The user or a scheduler wants the program to end: the signal's number, and a remark for the user."""
 
     def __init__(self, number: int, remark: str = ""):
         super().__init__(number)
@@ -67,11 +62,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def handled(self, program: str) -> Iterator[None]:
-        """A context in which this handles the signals of the process; only for its main thread.
-
-        Args:
-            program: Its name.
-        """
+        """A context in which this handles the signals of the process; only for its main thread."""
         self._reset(program)
         before = {number: signal.getsignal(number) for number in SIGNALS}
         reading, writing = os.pipe()
@@ -89,27 +80,21 @@ class Interruption:
             signal.set_wakeup_fd(woken)
             os.close(writing)  # which ends the thread
 
-    @contextlib.contextmanager
-    def after_this_step(self, notice: str) -> Iterator[None]:
+    def after_this_step(self, notice: str) -> contextlib.AbstractContextManager[None]:
         """A context that asks `requested` after every step; the first signal shows the notice."""
-        self._notice = notice
-        try:
-            yield
-        finally:
-            self._notice = None
+        return self._during("_notice", notice)
+
+    def at_once(self, last: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
+        """A context in which a signal calls `last` and ends the process: C++ code may swallow exceptions."""
+        return self._during("_last", last)
 
     @contextlib.contextmanager
-    def at_once(self, last: Callable[[], object]) -> Iterator[None]:
-        """A context in which a signal ends the process without an exception: C++ code may swallow one.
-
-        Args:
-            last: Called before that.
-        """
-        self._last = last
+    def _during(self, name: str, value) -> Iterator[None]:
+        setattr(self, name, value)
         try:
             yield
         finally:
-            self._last = None
+            setattr(self, name, None)
 
     def end(self, error: KeyboardInterrupt) -> int:
         """Tells the user that the program ends, once, and returns the exit code."""
@@ -161,5 +146,5 @@ class Interruption:
             os.write(2, f"{clear}{self.program}: {text}\n".encode())
 
 
-#: Of this process.
+#: The reaction of this process.
 INTERRUPTION = Interruption()

@@ -42,12 +42,7 @@ def with_recipes(arguments: list[str]) -> list[str]:
 
 
 def _lines(path: pathlib.Path, outer: tuple[pathlib.Path, ...]) -> list[str]:
-    """The flags in a file, those of the files that it includes in their places.
-
-    Args:
-        path: The file.
-        outer: The files that include this one.
-    """
+    """The flags in a file, with those of the files that it includes; `outer` are the files around it."""
     if path in outer:
         raise InputError(f"The file of --flagfile includes itself. Received: '{path}'.")
     try:

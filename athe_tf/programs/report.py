@@ -3,9 +3,9 @@
 import dataclasses
 import pathlib
 
-from athe_tf.jobs.locks import lock_name, locked
+from athe_tf.jobs.locks import lock_name, locked, locked_folder
+from athe_tf.jobs.ownership import STATE
 from athe_tf.programs.command_line import Program, print_line
-from athe_tf.programs.output_folder import locked_folder
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import read_evaluation, with_analyses
 from athe_tf.report.writing import write, write_comparison
@@ -42,7 +42,7 @@ class ReportConfig:
     def __post_init__(self):
         check(
             len(self.folders) > 0,
-            "Say which evaluations to report on, as bin/report runs/a/evaluation runs/b.",
+            "Specify which evaluations to report on, as bin/report runs/a/evaluation runs/b.",
         )
         twice = {folder for folder in self.folders if self.folders.count(folder) > 1}
         check(not twice, f"Name each evaluation once. Received twice: {', '.join(sorted(twice))}.")
@@ -73,7 +73,7 @@ def action(config: ReportConfig, extra: dict) -> int:
     if config.analysis is not None:
         evaluations = [with_analyses(evaluations[0], config.analysis)]
     if len(evaluations) == 1:
-        with locked_folder(evaluations[0].folder):
+        with locked_folder(str(evaluations[0].folder), STATE):
             paths = write(evaluations[0])
         print_line(compare(evaluations))
     else:

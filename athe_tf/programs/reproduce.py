@@ -7,6 +7,7 @@ import shlex
 import statistics
 from typing import Any
 
+from athe_tf.jobs.journal import differences
 from athe_tf.programs import evaluate, train
 from athe_tf.programs.command_line import Flag, Program, print_line
 from athe_tf.programs.config import EvaluateConfig
@@ -34,7 +35,7 @@ bin/reproduce --table=2 --preset=small --data_dir=/data/tfds
 bin/reproduce --table=pas --preset=paper --seeds=0,1,2
 """
 MEASURE = "Add --plan to a command of bin/train to measure its time and memory on this machine."
-PLAN = Flag("plan", bool, bool, "Print the commands and what is done already; then stop.")
+PLAN = Flag("plan", "Print the commands and what is done already; then stop.")
 #: Measures of a run that are no accuracies.
 TIMES = ("minutes", "minutes_per_epoch")
 
@@ -110,13 +111,7 @@ def minutes(run: PlannedRun, measure: str) -> Measured:
 
 
 def accuracy(result: Result, measure: str, metric: str = "accuracy") -> Measured:
-    """The accuracy, or the error, that an evaluation found, in percent.
-
-    Args:
-        result: The evaluation.
-        measure: As `configs/papers.json` names it.
-        metric: `"accuracy"` or `"error"`.
-    """
+    """The accuracy, or the error, that an evaluation found, in percent; named as in `configs/papers.json`."""
     share, interval = _share(result, measure)
     if metric == "error":
         share, interval = 1 - share, None if interval is None else (1 - interval[1], 1 - interval[0])
@@ -166,12 +161,14 @@ def cell(found: list[Measured]) -> str:
 
 
 def is_done(one: EvaluateConfig) -> bool:
-    """Whether the evaluation is in its folder, made by the same command; `--data_dir` may differ."""
+    """Whether the evaluation is in its folder, made with the same flags; `--data_dir` may differ."""
     if not (pathlib.Path(str(one.output)) / EVALUATION).exists():
         return False
-    command = shlex.split(Result.load(one.output).command or "")
-    known = [word for word in command if not word.startswith("--data_dir=")]
-    return known == shlex.split(repeat_command(dataclasses.replace(one, data_dir=None)))
+    ours, stored = (
+        dict(word.partition("=")[::2] for word in shlex.split(command)[1:])
+        for command in (repeat_command(one), Result.load(one.output).command or "")
+    )
+    return set(differences(ours, stored, "{name}")) <= {"--data_dir"}
 
 
 def measured_cells(planned: PlannedRow) -> list[list[str]]:

@@ -31,7 +31,7 @@ class Preset:
         summary: One line for the reader of a table.
         seeds: Seeds of the runs.
         max_examples: Number of test images; `None` for all.
-        epochs: Epochs by data set; `None` keeps those of the recipe. A data set that is missing is not part
+        epochs: Epochs by data set; `None` keeps the recipe's. A data set that is missing is not part
             of the budget.
         models: Networks by data set.
         steps: Attack steps by framework, on CIFAR-10.
@@ -118,7 +118,7 @@ class ReproduceConfig:
     )
 
     def __post_init__(self):
-        check(bool(self.table), "Say which table to reproduce, such as --table=2.")
+        check(bool(self.table), "Specify which table to reproduce, such as --table=2.")
         check(self.workdir != "", "--workdir= is empty. Name a folder, or leave the flag out.")
         check_options(self, flag)
         wrong = [seed for seed in self.seeds if not re.fullmatch(r"\d{1,9}", seed)]
@@ -140,7 +140,7 @@ def papers() -> dict[str, Any]:
 
 
 def rows_of(table: str) -> list[dict[str, Any]]:
-    """The rows of a table, those of its sweeps included, or `InputError`."""
+    """The rows of a table, with its sweeps, or `InputError`."""
     found = [row for row in papers()["rows"] if row["table"] == table]
     if not found:
         raise unknown_name("table", table, {row["table"] for row in papers()["rows"]})

@@ -56,13 +56,9 @@ def run_identity(config: TrainConfig, splits: Splits) -> dict[str, str]:
 
 
 def check_identity(stored: dict[str, str], ours: dict[str, str], folder, stop=bool) -> None:
-    """Raises `InputError` with the differences, if there are any.
+    """Raises `InputError` with the differences between the backup and this run, if there are any.
 
-    Args:
-        stored: That of the backup.
-        ours: That of this run.
-        folder: The folder of the run.
-        stop: From whether there are differences here to whether there are any on any worker.
+    `stop` tells from whether there are differences here whether there are any on any worker.
     """
     needed = {name: value for name, value in stored.items() if name != INITIAL_MODEL or name in ours}
     changed = differences(ours, needed, "{name}: {ours} (in the backup: {stored})", _or("none"))
@@ -79,8 +75,7 @@ def variables_of(trainer) -> list:
     found = [*trainer.variables, *trainer.optimizer.variables]
     for metric in trainer.metrics:
         found.extend(metric.variables)
-    unique = {id(variable): variable for variable in found}
-    return list(unique.values())
+    return list({id(variable): variable for variable in found}.values())
 
 
 def describe_variables(trainer) -> list[str]:

@@ -22,14 +22,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from athe_tf.distribution.cluster import Cluster
-from athe_tf.jobs.ownership import check_ours, check_state_folder, remove_files, remove_state
+from athe_tf.jobs.locks import locked_folder
+from athe_tf.jobs.ownership import STATE, check_ours, check_state_folder, remove_files, remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import print_line, warn, with_program_names
+from athe_tf.programs.command_line import print_line, warn_user, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
-from athe_tf.programs.evaluation_job import EvaluationJob, show
+from athe_tf.programs.evaluation_job import EvaluationJob, open_output, show
 from athe_tf.programs.heartbeat import Heartbeat
-from athe_tf.programs.output_folder import STATE, locked_folder, open_output
 from athe_tf.programs.workdir import is_imported
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
@@ -43,16 +43,11 @@ SIGN_INTERVAL, LOOK_INTERVAL = 2.0, 0.5
 
 
 class ShardLost(RuntimeError):
-    """Another worker gives no sign of life any more; what it found is kept."""
+    """Another worker has no heartbeat any more; what it found is kept."""
 
 
 class ShardFolder:
-    """The folder of one shard.
-
-    Args:
-        output: The folder of the evaluation.
-        shard: Which shard.
-    """
+    """The folder of one shard, inside that of the evaluation."""
 
     def __init__(self, output, shard: Shard):
         self.output = pathlib.Path(output)
@@ -80,7 +75,7 @@ class ShardFolder:
             )
         check_ours(self.record)
         check_state_folder(self.state)
-        with locked_folder(self.folder):
+        with locked_folder(self.folder, STATE):
             self.write(config, self.finished)
             with self._alive():
                 yield
@@ -149,8 +144,8 @@ class ShardFolder:
             return EvaluateConfig(**values)
         except InputError as error:
             raise InputError(
-                f"The settings in '{self.record}' cannot be used: {str(error).rstrip('.')}. Run all shards "
-                "as workers of one evaluation, whose first one merges them."
+                f"The settings in '{self.record}' cannot be used: {str(error).rstrip('.')}. Run the shards "
+                "as workers of one evaluation; the first worker merges them."
             ) from error
 
     def remove(self) -> None:
@@ -251,7 +246,7 @@ def run_worker(job: EvaluationJob, config: EvaluateConfig, cluster: Cluster) -> 
         try:
             wait_for_shards(folders, cluster.workers, config)
         except ShardLost as error:
-            warn(with_program_names(f"bin/evaluate: {error}"))
+            warn_user("bin/evaluate", error)
             return 1
         code = show(job.evaluate(output / STATE, shards=[one.state for one in folders]), output)
         for folder in folders:
@@ -266,14 +261,9 @@ def wait_for_shards(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Returns when all shards are finished.
+    """Returns when all shards are finished; one without a heartbeat for `worker_timeout` seconds is lost.
 
-    Args:
-        folders: The shards.
-        addresses: Of their workers, for messages.
-        config: The settings; a shard that gives no sign of life for `worker_timeout` seconds is lost.
-        clock: Returns the time in seconds.
-        sleep: Waits for some seconds.
+    The addresses are those of the workers, for messages.
     """
     signs: dict[str, str] = {}
     last = {folder.folder.name: clock() for folder in folders}
@@ -295,10 +285,10 @@ def _lost(folder: ShardFolder, address: str, seen: bool, seconds: float) -> Exce
     worker = f"shard {folder.shard} (worker {address})"
     if seen:
         return ShardLost(
-            f"There is no sign of life of {worker} since {seconds:g} s. What it found is kept in "
-            f"'{folder.folder}'. Start all workers again: they go on where they were."
+            f"No heartbeat from {worker} for {seconds:g} s. What it found is kept in '{folder.folder}'. "
+            "Restart all workers to resume."
         )
     return InputError(
-        f"Waited {seconds:g} s for {worker}, but there is no sign of life in '{folder.folder}'. Start the "
+        f"Waited {seconds:g} s for {worker}, but there is no heartbeat in '{folder.folder}'. Start the "
         "same command there, with an --output that all workers share; what is finished is kept."
     )

@@ -7,15 +7,7 @@ import sys
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
-from athe_tf.programs.command_line import (
-    Flag,
-    Program,
-    flags_of,
-    print_line,
-    warn,
-    warnings_as_lines,
-    with_program_names,
-)
+from athe_tf.programs.command_line import Flag, Program, flags_of, print_line, warn_user, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.start_tensorflow import start_tensorflow
@@ -27,9 +19,7 @@ bin/train --flagfile=configs/digits_trades_he.flags --workdir=runs/digits
 bin/train --flagfile=configs/cifar_trades_he.flags --plan
 bin/train --flagfile=configs/cifar_trades_he.flags --data_dir=/data/tfds --seed=1
 """
-PLAN = Flag(
-    "plan", bool, bool, "Print steps, passes, measured seconds per step, total time and memory; then stop."
-)
+PLAN = Flag("plan", "Print steps, passes, measured seconds per step, total time and memory; then stop.")
 
 
 class TrainProgram(Program):
@@ -106,7 +96,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
     try:
         train(config, splits, workdir, sys.stdout.isatty(), print_line, distribution)
     except WorkerLost as error:
-        warn(with_program_names(f"bin/train: {error}"))
+        warn_user("bin/train", error)
         return 1
     return 0
 

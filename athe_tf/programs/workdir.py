@@ -15,7 +15,7 @@ from athe_tf import data, zoo
 from athe_tf.jobs.locks import LOCK, lock_name, locked, locked_folder
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
-from athe_tf.programs.command_line import warn, with_program_names
+from athe_tf.programs.command_line import warn_user
 from athe_tf.programs.config import TrainConfig, serialization
 from athe_tf.programs.config.fields import picked
 from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
@@ -106,21 +106,20 @@ class Workdir:
         """Raises `InputError` if the folder belongs to another run or contains other files."""
         if not self.folder.exists():
             return
-        if not self.folder.is_dir():
-            raise InputError(f"--workdir must be a folder. Received a file: '{self.folder}'.")
+        check(self.folder.is_dir(), f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
-            if any(not path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()):
-                raise InputError(
-                    f"The folder '{self.folder}' contains files that are not of a training run. "
-                    "Use another --workdir."
-                )
+            check(
+                all(path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()),
+                f"The folder '{self.folder}' contains files that are not of a training run. Use another "
+                "--workdir.",
+            )
             return
         changed = serialization.differences(self.read_config(config.framework), config)
-        if changed:
-            raise InputError(
-                f"The folder '{self.folder}' contains another run. Different settings: {', '.join(changed)}. "
-                "Use another --workdir."
-            )
+        check(
+            not changed,
+            f"The folder '{self.folder}' contains another run. Different settings: {', '.join(changed)}. "
+            "Use another --workdir.",
+        )
 
     def held(self) -> contextlib.AbstractContextManager:
         """A context in which no other process trains here; removes what a killed one left."""
@@ -132,7 +131,7 @@ class Workdir:
             remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
 
     def remove_leftovers(self) -> None:
-        """Removes what a finished run could not remove; leaves a folder that nobody may write to as it is."""
+        """Removes what a finished run could not remove; a folder that nobody may write to stays unchanged."""
         if not self.backup.parent.exists() and not any(self.folder.glob(f"{LOCK}*")):
             return
         with contextlib.suppress(OSError, InputError), self.held():
@@ -198,33 +197,23 @@ def training_run_of(model: str) -> Workdir | None:
 def known_settings(program: str, model: str, run: Workdir | None) -> dict[str, Any]:
     """What its card in the zoo, or its run, records about the training of a model; empty if it has none.
 
-    The user is told if the run is of another version.
-
-    Args:
-        program: The name of the program, such as `bin/evaluate`.
-        model: The value of `--model`.
-        run: The training run that it belongs to, or `None`.
+    The program, such as `bin/evaluate`, tells the user if the run is of another version.
     """
     if in_zoo(model):
         card = zoo.card(model.removeprefix(PREFIX))
         return {name: card[name] for name in FROM_RUN if name in card}
     known, remark = ({}, None) if run is None else run.recorded_settings()
     if remark is not None:
-        warn(with_program_names(f"{program}: {remark}"))
+        warn_user(program, remark)
     return known
 
 
 def fill_from_run(
     config: Config, known: Mapping[str, Any], published: Mapping[str, Any] | None = None
 ) -> Config:
-    """Fills in settings that were not given: published ones, those of the model's training run, or defaults.
+    """Fills in settings that were not given: published ones, what is known about the training, or defaults.
 
     A `--resize_size` of the run belongs to its `--image_size`, and is not used with another one.
-
-    Args:
-        config: The settings of a program.
-        known: What is recorded about the training of the model.
-        published: Settings that take precedence over those of the run.
     """
     given = {name for name in FROM_RUN if getattr(config, name, 0) is not None}
     given |= {"resize_size"} if "image_size" in given else set()

@@ -1,4 +1,7 @@
-"""Values and rules that flags and the library share, without TensorFlow."""
+"""Values and rules that flags and the library share, without TensorFlow.
+
+Messages call a value by its `display_name`: the flag, or the argument.
+"""
 
 import math
 
@@ -25,13 +28,7 @@ RUNTIME_SUFFIXES = (".onnx", ".tflite")
 
 
 def check_epsilon(norm: str, epsilon: float, display_name: str = "epsilon") -> None:
-    """Raises `InputError` for a radius that no threat model can have.
-
-    Args:
-        norm: One of `NORMS`.
-        epsilon: The radius, in pixels of [0, 1].
-        display_name: How the message calls it.
-    """
+    """Raises `InputError` for a radius, in pixels of [0, 1], that no threat model can have."""
     check_choice("norm", norm, NORMS)
     check(
         math.isfinite(epsilon) and epsilon >= 0,
@@ -45,12 +42,7 @@ def check_epsilon(norm: str, epsilon: float, display_name: str = "epsilon") -> N
 
 
 def check_logit_scale(logit_scale: float | str, display_name: str = "logit_scale") -> None:
-    """Raises `InputError` unless a scale of logits is `"model"` or a positive number.
-
-    Args:
-        logit_scale: The scale.
-        display_name: How the message calls it.
-    """
+    """Raises `InputError` unless a scale of logits is `"model"` or a positive number."""
     check(
         logit_scale == "model" or (isinstance(logit_scale, int | float) and logit_scale > 0),
         f"{display_name} must be 'model' or a number larger than 0. Received: {display_name}={logit_scale}.",
@@ -75,12 +67,7 @@ def parse_logit_scale(text: float | str, display_name: str = "logit_scale") -> f
 
 
 def check_input_range(input_range, display_name: str = "input_range") -> None:
-    """Raises `InputError` unless a range consists of two rising numbers.
-
-    Args:
-        input_range: The smallest and the largest value of a pixel.
-        display_name: How the message calls it.
-    """
+    """Raises `InputError` unless a range, from the smallest to the largest pixel, is two rising numbers."""
     check(
         len(input_range) == 2 and float("-inf") < input_range[0] < input_range[1] < float("inf"),
         f"{display_name} must be two rising numbers, the smallest and the largest value of a pixel, such as "

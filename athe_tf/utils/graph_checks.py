@@ -21,12 +21,8 @@ _MESSAGE = re.compile(f"{_BEGIN}(.*?){_END}", re.DOTALL)
 def checked(value, condition, *parts):
     """`value`, if `condition` holds; else an error, in a graph before anything is computed with `value`.
 
-    XLA drops assertions: a function that it may compile needs another way to notice.
-
-    Args:
-        value: A tensor.
-        condition: A scalar boolean tensor.
-        *parts: The message: strings and scalar tensors.
+    XLA drops assertions: a function that it may compile needs another way to notice. The parts of the message
+    are strings and scalar tensors.
     """
     if tf.executing_eagerly():
         if not bool(condition):

@@ -24,13 +24,7 @@ SAME_CLASSES = "Number the classes as in the training images."
 
 
 def out_of_range(low: float, high: float, where: str = "") -> InputError:
-    """The error for images with other values: their range, and what was probably meant.
-
-    Args:
-        low: The smallest value.
-        high: The largest value.
-        where: Added to the range, such as `" in `x_train`"`.
-    """
+    """The error for images with other values: their range and place, and what was probably meant."""
     # Decoders of image files return pixels of 0..255.
     remedy = DIVIDE if low >= 0 and 1 < high <= 255 else NORMALIZE_INSIDE
     return InputError(f"{IMAGE_RULE}min={low:.3g}, max={high:.3g}{where}. {remedy}")
@@ -133,10 +127,8 @@ def count_classes(labels, name="labels") -> int:
 def checked_batch(x, y, classes: int | None = None):
     """Images and labels as float32 and int32 arrays; raises `InputError` if they are unusable."""
     x, y = np.asarray(x), np.asarray(y)
-    if x.ndim != 4:
-        raise InputError(f"Images must have shape [N, height, width, channels]. Received: shape={x.shape}.")
-    if not len(x):
-        raise InputError("There are no images: the batch is empty.")
+    check(x.ndim == 4, f"Images must have shape [N, height, width, channels]. Received: shape={x.shape}.")
+    check(len(x) > 0, "There are no images: the batch is empty.")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.shape != (len(x),) or not np.issubdtype(y.dtype, np.integer):

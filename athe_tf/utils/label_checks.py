@@ -12,12 +12,7 @@ _NARROW = ("int8", "uint8", "int16", "uint16")
 
 
 def checked_labels(labels, classes: int):
-    """Labels as int32; an error unless each of them is an integer in `[0, classes)`.
-
-    Args:
-        labels: A tensor of integers, or of floats that are integers.
-        classes: The number of classes.
-    """
+    """Labels as int32; an error unless each of them, int or float, is an integer in `[0, classes)`."""
     labels = ops.convert_to_tensor(labels)
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype in _NARROW:
@@ -31,12 +26,9 @@ def checked_labels(labels, classes: int):
 
 
 def checked_probabilities(labels):
-    """The same labels; an error unless every row consists of probabilities that add up to 1.
+    """One-hot or soft labels; an error unless every row consists of probabilities that add up to 1.
 
     Where errors cannot be raised, as in functions compiled by XLA, wrong labels become NaN.
-
-    Args:
-        labels: One-hot or soft labels, `[..., classes]`.
     """
     labels = ops.convert_to_tensor(labels)
     sums = ops.sum(labels, axis=-1, keepdims=True)

@@ -75,14 +75,7 @@ def option(
 
 
 def check_option(options_class, name: str, value, display_name: str | None = None) -> None:
-    """Raises `InputError` unless an option can have this value.
-
-    Args:
-        options_class: The dataclass that describes the option.
-        name: Its field.
-        value: The value; `None` is always accepted.
-        display_name: How the message calls the option. Defaults to `name`.
-    """
+    """Raises `InputError` unless an option of a dataclass can have this value; `None` is always accepted."""
     rules = options_class.__dataclass_fields__[name].metadata
     display_name = display_name or name
     if value is None:
@@ -127,12 +120,9 @@ def _within(value, rules) -> bool:
 
 
 def check_options(options, display_name: Callable[[str], str] = str, table=None) -> None:
-    """Checks every field of a dataclass of options.
+    """Checks every field of an instance of options, or the fields of its base class `table` only.
 
-    Args:
-        options: An instance.
-        display_name: From the name of a field to how messages call it.
-        table: Check the fields of this base class only. Defaults to all.
+    `display_name` tells from the name of a field how messages call it.
     """
     for field in dataclasses.fields(table or options):
         check_option(type(options), field.name, getattr(options, field.name), display_name(field.name))
@@ -152,7 +142,7 @@ def with_help(table, name: str, help: str) -> Any:
 def listed(options_class):
     """Class decorator: lists the fields that have `after="name"` behind that field, in flags and files.
 
-    Options that one base class declares can so stand among those of another.
+    Options that one base class declares can so stand among another's.
     """
     fields = options_class.__dataclass_fields__
     order = list(fields)

@@ -18,14 +18,7 @@ from athe_tf.utils.errors import InputError, check
 
 
 def unknown_name(kind: str, name: str, available: Iterable[str], also: Iterable[str] = ()) -> InputError:
-    """The error for an unknown name, with the most similar known one.
-
-    Args:
-        kind: What the name stands for.
-        name: The name.
-        available: The known names.
-        also: Further names to suggest that the message does not list.
-    """
+    """The error for an unknown name, with the most similar one of those available and `also` known."""
     known = sorted(available)
     hint = did_you_mean(name, [*known, *also])
     return InputError(f"Unknown {kind} '{name}'.{hint} Available: {', '.join(known)}.")

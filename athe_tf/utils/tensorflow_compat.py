@@ -70,7 +70,7 @@ class ModelWithStepLogs(keras.Model):
 
 
 def is_multi_worker(strategy) -> bool:
-    """Whether a strategy spans several processes; the public count is that of replicas, not of processes."""
+    """Whether a strategy spans several processes; the public count is of replicas, not of processes."""
     return (
         isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         and getattr(strategy.extended, "_num_workers", 1) > 1

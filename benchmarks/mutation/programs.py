@@ -173,7 +173,7 @@ SLIPS = (
     Slip(
         "G27",
         "athe_tf/programs/sharded.py",
-        "        with locked_folder(self.folder):\n",
+        "        with locked_folder(self.folder, STATE):\n",
         "        with contextlib.nullcontext():\n",
         ("tests/programs/test_sharded.py::test_a_shard_is_attacked_by_one_process_at_a_time",),
     ),
@@ -182,7 +182,7 @@ SLIPS = (
         f"{HERE}/sharded.py",
         "name in signs, config.worker_timeout)",
         "name not in signs, config.worker_timeout)",
-        ("tests/programs/test_sharded.py::test_workers_wait_for_signs_of_life",),
+        ("tests/programs/test_sharded.py::test_workers_wait_for_heartbeats",),
     ),
     Slip(
         "G30",
@@ -257,9 +257,9 @@ SLIPS = (
     ),
     Slip(
         "G47",
-        "athe_tf/programs/output_folder.py",
-        "return locks.locked_folder(folder, STATE)",
-        "return contextlib.nullcontext(pathlib.Path(folder))",
+        f"{HERE}/evaluation_job.py",
+        "with locked_folder(folder, STATE):",
+        "with contextlib.nullcontext():",
         (f"{EVALUATE}::test_a_second_evaluation_with_the_same_output_is_refused",),
     ),
     Slip(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from athe_tf.jobs.journal import as_json, differences
+from athe_tf.jobs.journal import as_json, differences, same_job
 
 
 def test_the_same_identity_has_no_differences_in_whichever_order():
@@ -25,6 +25,12 @@ def test_every_entry_that_differs_or_is_missing_is_named(ours, stored, expected)
 def test_an_identity_is_compared_as_it_is_read_back():
     assert as_json({"size": (2, 3)}) == {"size": [2, 3]}
     assert differences(as_json({"size": (2, 3)}), {"size": [2, 3]}) == []
+
+
+def test_what_is_not_known_is_the_same_as_nothing():
+    assert same_job({"size": (2, 3)}, {"size": [2, 3]})
+    assert not same_job({"size": (2, 3)}, {"size": [2, 4]})
+    assert not same_job(None, None) and not same_job({}, None) and not same_job({}, "text")
 
 
 def test_entries_are_written_as_told():

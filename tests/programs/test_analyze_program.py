@@ -31,7 +31,7 @@ def run_config(folder, **changes):
     "settings, message",
     [
         ({"what": ("angles",)}, "Give either --model"),
-        ({"model": "m.keras"}, "Say what to analyze"),
+        ({"model": "m.keras"}, "Specify what to analyze"),
         ({"model": "m.keras", "what": ("angels",)}, "Unknown analysis 'angels'. Did you mean 'angles'"),
         ({"compare": ("a",), "what": ("angles",)}, "at least two models. Received: --compare=a"),
         ({"compare": ("a", "a"), "what": ("angles",)}, "Received twice: a"),

@@ -13,12 +13,12 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
-from athe_tf.jobs.locks import LOCK
+from athe_tf.jobs.locks import LOCK, locked_folder
 from athe_tf.programs import evaluate as program
 from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
-from athe_tf.programs.output_folder import locked_folder, open_output
+from athe_tf.programs.evaluation_job import open_output
 from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY

@@ -67,7 +67,7 @@ def test_train_refuses_bad_input_before_tensorflow_starts(flags, message, tmp_pa
 @pytest.mark.parametrize(
     "flags, message",
     [
-        ([], "Say which model to evaluate"),
+        ([], "Specify which model to evaluate"),
         (["--model=/nowhere/best.keras"], "There is no model at"),
         (["--model=README.md", "--dataset=digits"], "Expected a .keras file"),
         (["--model=x", "--attacks=pgd20"], "Unknown attack 'pgd20'. Did you mean 'pgd-20'"),

@@ -118,7 +118,7 @@ def test_a_plan_needs_no_tensorflow():
     ("flags", "message"),
     [
         (["--table=22"], "Unknown table '22'. Did you mean '2'"),
-        (["--table="], "Say which table to reproduce"),
+        (["--table="], "Specify which table to reproduce"),
         (["--table=2", "--preset=tiny"], "Unknown --preset 'tiny'. Did you mean 'mini'"),
         (["--table=2", "--seeds=0,one"], "--seeds are whole numbers"),
         (["--table=2", "--seeds=1,01"], "Name each seed once"),

@@ -108,7 +108,7 @@ def test_two_workers_one_of_them_killed_are_one_evaluation(case, whole, tmp_path
         wait_for(second.sign, processes)
         processes.kill(1)
         code, told = processes.wait(0), processes.text(0)
-    assert code == (1 if "no sign of life of shard 2/2 (worker 127.0.0.1:" in told else 2), told
+    assert code == (1 if "No heartbeat from shard 2/2 (worker 127.0.0.1:" in told else 2), told
     assert "Traceback" not in told and not (out / "evaluation.json").exists()
     with workers((*command[:-1], "--worker_timeout=60"), tmp_path / "second") as processes:
         processes.succeed()
@@ -120,7 +120,7 @@ def test_two_workers_one_of_them_killed_are_one_evaluation(case, whole, tmp_path
     assert not list(out.glob("shard-*"))
 
 
-def test_workers_wait_for_signs_of_life(case, tmp_path):
+def test_workers_wait_for_heartbeats(case, tmp_path):
     config = EvaluateConfig(model="m", output=str(tmp_path), worker_timeout=10.0)
     folders = [ShardFolder(tmp_path, shard) for shard in Shard(1, 2).all()]
     now = [0.0]
@@ -134,11 +134,11 @@ def test_workers_wait_for_signs_of_life(case, tmp_path):
 
     with folders[0].held(config):
         folders[0].write(config, finished=True)
-    with pytest.raises(InputError, match="Waited 10 s for shard 2/2 .worker b:1., but there is no sign"):
+    with pytest.raises(InputError, match="Waited 10 s for shard 2/2 .worker b:1., but there is no heartbeat"):
         wait(lambda: None)
     assert now[0] < 20
     with folders[1].held(config):
-        with pytest.raises(ShardLost, match="no sign of life of shard 2/2 .worker b:1. since 10 s"):
+        with pytest.raises(ShardLost, match="No heartbeat from shard 2/2 .worker b:1. for 10 s"):
             wait(lambda: None)
         lives = iter("abcdefgh")
 

@@ -257,7 +257,7 @@ def test_the_program_reports_on_one(tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "Say which evaluations to report on"),
+        ([], "Specify which evaluations to report on"),
         (["a", "a"], "Name each evaluation once. Received twice: a"),
         (["a", "nowhere"], "There is no folder 'nowhere'"),
         (["a", "broken"], "is not valid JSON"),

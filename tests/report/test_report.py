@@ -13,7 +13,7 @@ import pytest
 import athe_tf
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.config.serialization import schema_properties
+from athe_tf.programs.config.serialization import FORMAT
 from athe_tf.report.comparison import compare
 from athe_tf.report.pages import ORDER, render
 from athe_tf.report.reading import read_evaluation, read_metrics, schema
@@ -21,7 +21,9 @@ from athe_tf.report.writing import WRITTEN
 from athe_tf.results.file_format import checked
 from athe_tf.results.json_files import check_schema
 from athe_tf.results.result import Result, find_evaluation
+from athe_tf.training.options import OPTIONS
 from athe_tf.utils.digests import file_digest
+from athe_tf.utils.options import json_schema
 from tests.page_parts import Page
 from tests.report_case import (
     CONFIG,
@@ -32,6 +34,25 @@ from tests.report_case import (
     write_evaluation,
 )
 
+# Options of frameworks that format 1 has at the top level, and those that had another name there.
+FORMAT_1 = (
+    "beta", "pairing", "pairing_form", "replays", "noise_in_box", "nfgsm_noise", "gradalign", "llr_preset",
+    "llr_variant", "gamma_weight", "slope_weight", "curvature_weight", "curvature_step",
+)  # fmt: skip
+RENAMED = {
+    "nfgsm_noise": "noise", "gradalign": "alignment", "llr_preset": "preset", "llr_variant": "variant",
+}  # fmt: skip
+# The options of any framework, `module:Name` included.
+ANY_OPTIONS = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[a-z][a-z0-9_]*$"},
+    "additionalProperties": {
+        "type": ["number", "string", "boolean", "null"],
+        "maxLength": 200,
+        "description": "a number, a text, true, false or null",
+    },
+    "description": "an object with the options of the framework",
+}
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>|`*"
 
 
@@ -343,6 +364,20 @@ def test_the_config_of_something_else_is_refused(config, message, tmp_path):
     write_evaluation(tmp_path / "run", small_evaluation(), config)
     with pytest.raises(athe_tf.InputError, match=message):
         read_evaluation(tmp_path / "run")
+
+
+def schema_properties(config_class) -> dict:
+    """The properties in the JSON Schema of `config.json`: all settings that determine the result of a run."""
+    settings = {
+        field.name: json_schema(config_class, field.name)
+        for field in dataclasses.fields(config_class)
+        if not field.metadata.get("runtime")
+    }
+    owners = {field.name: table for table in OPTIONS.values() for field in dataclasses.fields(table)}
+    now = {name: RENAMED.get(name, name) for name in FORMAT_1}
+    former = {old: json_schema(owners[new], new) for old, new in now.items()}
+    versions = {"enum": [*range(1, FORMAT + 1)], "description": "1 or 2"}
+    return {"format": versions, **settings, **former, "options": ANY_OPTIONS}
 
 
 def test_the_schema_knows_every_setting_that_determines_a_run():

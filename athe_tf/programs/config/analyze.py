@@ -1,6 +1,7 @@
 """The settings of bin/analyze."""
 
 import dataclasses
+import pathlib
 from typing import Any
 
 from athe_tf.analysis.registry import ALL_ANALYSES, ANALYSES, RUN_ANALYSES
@@ -80,7 +81,7 @@ class AnalyzeConfig(OwnFlags, SharedFlags):
         )
         check(
             bool(self.what),
-            f"Say what to analyze: --what={next(iter(ANALYSES))}. Available: {', '.join(ALL_ANALYSES)}.",
+            f"Specify what to analyze: --what={next(iter(ANALYSES))}. Available: {', '.join(ALL_ANALYSES)}.",
         )
         for name in self.what:
             if name not in ALL_ANALYSES:
@@ -114,6 +115,14 @@ class AnalyzeConfig(OwnFlags, SharedFlags):
         """The options of an analysis that have a value."""
         names = [field.name for field in flag_fields(ALL_ANALYSES[what])]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def chosen_options(self, what: str) -> Any:
+        """The options of an analysis, with its defaults."""
+        return ALL_ANALYSES[what].chosen(self.given_options(what))
+
+    def path(self, what: str) -> pathlib.Path:
+        """The path of the files of an analysis, without a suffix."""
+        return pathlib.Path(self.output) / ALL_ANALYSES[what].file_stem(self.chosen_options(what))
 
     def foreign_options(self, what: str) -> set[str]:
         """The options that only other analyses have."""

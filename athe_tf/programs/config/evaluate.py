@@ -49,7 +49,7 @@ class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptio
     worker_timeout: float = with_help(
         DeviceOptions,
         "worker_timeout",
-        "Seconds that the first worker waits for a sign of life of another, when its own images are done.",
+        "Seconds that the first worker waits for a heartbeat of another, when its own images are done.",
     )
     shard: str | None = option(
         None,
@@ -71,7 +71,7 @@ class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptio
     def __post_init__(self):
         check(
             bool(self.model),
-            "Say which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
+            "Specify which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
         )
         check(self.output != "", "--output= is empty. Name a folder, or leave the flag out.")
         check_options(self, flag)

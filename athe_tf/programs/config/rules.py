@@ -76,8 +76,9 @@ def check_framework(config) -> None:
         for name in ATTACK_OPTIONS:
             check(
                 not given(config, name),
-                f"The framework '{options.name}' crafts nothing. Received: --{name}={getattr(config, name)}. "
-                f"Leave --{name} out; --validation_attack sets the attack of the validation.",
+                f"The framework '{options.name}' does not use a training attack. Received: "
+                f"--{name}={getattr(config, name)}. Leave --{name} out; --validation_attack sets the attack "
+                "of the validation.",
             )
         return
     check(

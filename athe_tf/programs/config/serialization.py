@@ -6,47 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from athe_tf.jobs import journal
-from athe_tf.training.options import OPTIONS, options_of
+from athe_tf.training.options import options_of
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import format_number, parse_number
-from athe_tf.utils.options import TYPES, field_type, is_optional, item_type, json_schema
+from athe_tf.utils.options import TYPES, field_type, is_optional, item_type
 from athe_tf.utils.registry import is_import_path, unknown_name
 
 #: The version of `config.json`. Version 1 had no number.
 FORMAT = 2
-#: Options of frameworks that format 1 has at the top level, and those that had another name there.
-FORMAT_1 = (
-    "beta", "pairing", "pairing_form", "replays", "noise_in_box", "nfgsm_noise", "gradalign", "llr_preset",
-    "llr_variant", "gamma_weight", "slope_weight", "curvature_weight", "curvature_step",
-)  # fmt: skip
-RENAMED = {
-    "nfgsm_noise": "noise", "gradalign": "alignment", "llr_preset": "preset", "llr_variant": "variant",
-}  # fmt: skip
-# The options of any framework, `module:Name` included.
-ANY_OPTIONS = {
-    "type": "object",
-    "propertyNames": {"pattern": "^[a-z][a-z0-9_]*$"},
-    "additionalProperties": {
-        "type": ["number", "string", "boolean", "null"],
-        "maxLength": 200,
-        "description": "a number, a text, true, false or null",
-    },
-    "description": "an object with the options of the framework",
-}
-
-
-def schema_properties(config_class) -> dict[str, Any]:
-    """The properties in the JSON Schema of `config.json`: all settings that determine the result of a run."""
-    settings = {
-        field.name: json_schema(config_class, field.name)
-        for field in dataclasses.fields(config_class)
-        if not field.metadata.get("runtime")
-    }
-    owners = {field.name: table for table in OPTIONS.values() for field in dataclasses.fields(table)}
-    now = {name: RENAMED.get(name, name) for name in FORMAT_1}
-    former = {old: json_schema(owners[new], new) for old, new in now.items()}
-    versions = {"enum": [*range(1, FORMAT + 1)], "description": "1 or 2"}
-    return {"format": versions, **settings, **former, "options": ANY_OPTIONS}
 
 
 def to_json(config) -> str:
@@ -82,12 +49,9 @@ def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_json(config_class, text: str, framework: str | None = None):
-    """The config in a `config.json`; unknown settings are an error.
+    """The config in the text of a `config.json`; unknown settings are an error.
 
-    Args:
-        config_class: The class of the config.
-        text: The content of the file.
-        framework: The framework that the user named; no other `module:Name` is imported.
+    No `module:Name` is imported but the framework that the user named.
     """
     values = read_settings(text)
     stored = str(values.get("framework"))
@@ -132,7 +96,7 @@ def given_settings(config) -> dict[str, Any]:
 
 
 def flag_text(value) -> str:
-    """A value as it is written on the command line."""
+    """A value as text for the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -145,7 +109,7 @@ def flag_text(value) -> str:
 
 
 def as_flags(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as they are written on the command line."""
+    """Settings as arguments of a command line."""
     return [f"--{name}={flag_text(value)}" for name, value in settings.items()]
 
 

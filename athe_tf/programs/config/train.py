@@ -46,7 +46,7 @@ class DataOptions:
     )
     augmentation: str = option(
         "pad_crop_flip",
-        "Augmentation; random_resized_crop_flip is that of ImageNet, and crops the original images.",
+        "Augmentation; random_resized_crop_flip is ImageNet's, and crops the original images.",
         choices=tuple(AUGMENTATIONS),
     )
     extra_data: str | None = option(None, "An .npz file with more training images: `image` and `label`.")
@@ -96,7 +96,7 @@ class OptimizerOptions:
     nesterov: bool = option(False, "Nesterov's momentum.")
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", ge=0)
     decay_variables: str = option("all", "Variables that decay.", choices=("all", "kernels"))
-    precision: str = option("float32", "Arithmetic; mixed ones are for accelerators.", choices=PRECISIONS)
+    precision: str = option("float32", "Dtype policy. Mixed policies need a GPU or TPU.", choices=PRECISIONS)
     jit_compile: bool = option(False, "Compile the training step with XLA; for accelerators, slow on CPUs.")
     epochs: int = option(100, "Passes over the training images.", gt=0)
     batch_size: int = option(128, "Images per step, over all devices.", gt=0)
@@ -155,7 +155,7 @@ class TrainConfig(
     ModelOptions,
     DataOptions,
 ):
-    """A training run. The defaults are those of HE's CIFAR-10 tables, with a small model."""
+    """A training run. The defaults are from HE's CIFAR-10 tables, with a small model."""
 
     def __post_init__(self):
         check(self.workdir != "", "--workdir= is empty. Name a folder, or leave the flag out.")
