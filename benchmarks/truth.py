@@ -73,6 +73,7 @@ class Case:
         says: A pattern that a warning or a refusal must match. Empty: the number must be right.
         healthy: Nothing is wrong, so nothing may be said.
         training: Whether `make` trains and returns an outcome.
+        needs_checks: Only the sanity checks can notice it: `checks=False` and `Attack.run` are left out.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Case:
     says: str = ""
     healthy: bool = False
     training: bool = False
+    needs_checks: bool = False
 
 
 class World:
@@ -145,6 +147,8 @@ def judged(case: Case, found: tuple[float, float], true: tuple[float, float], to
     """The outcome of a measurement."""
     if case.healthy and told:
         return f"{ALARM}: {told[:70]}"
+    if found[1] is None:  # no attack could be run: robustness is said to be unknown
+        return REFUSED
     images = np.abs(np.subtract(found, true)) * IMAGES
     if images[0] < 0.5 and images[1] <= TOLERANCE + 0.5:
         return RIGHT
@@ -171,10 +175,10 @@ def ways(case: Case, subject: Subject, world: World) -> dict[str, Callable[[], t
         clean = float(np.mean(result.norm > 0))
         return (clean, float(1 - result.success.mean())), " ".join(map(str, result.notes))
 
-    found: dict[str, Callable] = {
-        "evaluate": lambda: evaluated(True),
-        "without checks": lambda: evaluated(False),
-    }
+    found: dict[str, Callable] = {"evaluate": lambda: evaluated(True)}
+    if case.needs_checks:
+        return found
+    found["without checks"] = lambda: evaluated(False)
     if subject.run and pair and not subject.options:
         found["Attack.run"] = run
     return found

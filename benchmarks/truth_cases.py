@@ -430,7 +430,7 @@ def _(world):
     return Subject(lambda x: world.net(tf.round(3 * x) / 3), twin=world.net)
 
 
-@case("gradients of the wrong sign", says="black box|strong enough|noise|gradient")
+@case("gradients of the wrong sign", says="black box|strong enough|noise", needs_checks=True)
 def _(world):
     @tf.custom_gradient
     def scrambled(x):

@@ -258,13 +258,14 @@ class ConstraintRelaxation(Attack):
         here = Linearization(victim, x)
         ranked = tf.stack([ranked_target(here.logits, y, rank) for rank in range(candidates)], axis=1)
 
-        def measure(rank, distances, nonfinite):
+        def measure(rank, distances, faults):
             gap, normal, bad = here.boundary(y, ranked[:, rank])
-            return rank + 1, distances.write(rank, self._distance(-gap, normal)), nonfinite + bad
+            return rank + 1, distances.write(rank, self._distance(-gap, normal)), faults + bad
 
         zeros = tf.zeros(tf.shape(x)[:1], tf.int32)
-        loop = (0, tf.TensorArray(tf.float32, candidates, element_shape=[None]), zeros)
-        _, distances, nonfinite = tf.while_loop(
+        none = tf.stack([zeros, zeros], axis=1)
+        loop = (0, tf.TensorArray(tf.float32, candidates, element_shape=[None]), none)
+        _, distances, faults = tf.while_loop(
             lambda rank, *_: rank < candidates, measure, loop, parallel_iterations=1
         )
         order = tf.argsort(tf.transpose(distances.stack()), axis=1, stable=True)[:, :count]
@@ -272,7 +273,8 @@ class ConstraintRelaxation(Attack):
         memory = tf.concat([targets, tf.fill([tf.shape(x)[0], count + 1], math.inf)], axis=1)
         nowhere = tf.fill(tf.shape(zeros), math.inf)
         judged = None if victim.source is victim else zeros
-        return RoundResult(x, zeros > 0, zeros + 1, zeros + candidates, nowhere, nonfinite, memory, judged)
+        costs, (nonfinite, zero) = (zeros + 1, zeros + candidates), tf.unstack(faults, axis=1)
+        return RoundResult(x, zeros > 0, *costs, nowhere, nonfinite, memory, judged, zero)
 
     def _reach_target(self, victim: Victim, x, y, ids, seed, round_index, memory) -> RoundResult:
         """Cycles of 30 steps on the difference of two logits."""

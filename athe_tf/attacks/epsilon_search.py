@@ -103,18 +103,18 @@ class EpsilonSearch(MinimumNormAttack):
         _, _, nearest, norm, counts = tf.while_loop(
             lambda step, *_: step < self.search_steps, body, loop, parallel_iterations=1
         )
-        queries, gradients, nonfinite, judged = tf.unstack(counts)
+        queries, gradients, nonfinite, zero, judged = tf.unstack(counts)
         if self.clip_to_epsilon:
             nearest, norm, tested = self._clipped(victim, x, y, nearest, norm)
             queries += tested
         judged = None if victim.source is victim else judged
         success = self.threat.within(norm)
-        return RoundResult(nearest, success, queries, gradients, norm, nonfinite, judged=judged)
+        return RoundResult(nearest, success, queries, gradients, norm, nonfinite, None, judged, zero)
 
     @staticmethod
     def _no_counts(x):
-        """Queries, gradients, non-finite gradients, questions to the judge, `[4, N]`."""
-        return tf.zeros([4, tf.shape(x)[0]], tf.int32)
+        """Queries, gradients, those not finite and those zero, questions to the judge, `[5, N]`."""
+        return tf.zeros([5, tf.shape(x)[0]], tf.int32)
 
     def _all_rounds(self, victim: Victim, x, y, ids, seed, radius) -> tuple:
         """The attack at a radius for each image, round after round until it succeeds."""
@@ -124,8 +124,8 @@ class EpsilonSearch(MinimumNormAttack):
             with whole_batches():  # the radii belong to the whole batch
                 now = inner.run_round(victim, x, y, ids, seed, index)
             left = ~success
-            judged = tf.zeros_like(y) if now.judged is None else now.judged
-            counts += tf.where(left, tf.stack([now.queries, now.gradients, now.nonfinite, judged]), 0)
+            optional = [tf.zeros_like(y) if one is None else one for one in (now.zero_gradients, now.judged)]
+            counts += tf.where(left, tf.stack([now.queries, now.gradients, now.nonfinite, *optional]), 0)
             x_adv, norm = where_rows(left, now.x_adv, x_adv), tf.where(left, now.norm, norm)
             return index + 1, success | now.success, x_adv, norm, counts
 

@@ -86,12 +86,12 @@ class Linearization:
             self.logits = victim.source.logits(x)
 
     def boundary(self, labels, rivals):
-        """`(gap, normal, nonfinite)`: the logit of a rival class minus the label's, and its slope."""
+        """`(gap, normal, faults)`: the logit of a rival class minus the label's, and its slope."""
         classes = tf.shape(self.logits)[-1]
         weights = tf.one_hot(rivals, classes) - tf.one_hot(labels, classes)
         slope = self._tape.gradient(self.logits, self.x, output_gradients=weights)
-        normal, nonfinite = finite_gradient(slope)
-        return true_logit(self.logits, rivals) - true_logit(self.logits, labels), normal, nonfinite
+        normal, faults = finite_gradient(slope)
+        return true_logit(self.logits, rivals) - true_logit(self.logits, labels), normal, faults
 
     def nearest(self, labels, rivals, count, threat: ThreatModel, seen_from=None):
         """The boundary that would be nearest if the logits were linear.
@@ -104,8 +104,8 @@ class Linearization:
             seen_from: Images from which the distance is measured; by default where the logits are.
 
         Returns:
-            `(gap, normal, nonfinite)`: the difference of logits at `seen_from`, its slope, and how many
-            slopes had entries that are not finite.
+            `(gap, normal, faults)`: the difference of logits at `seen_from`, its slope, and the faults
+            of all slopes, as in `finite_gradient`.
         """
         move = None if seen_from is None or seen_from is self.x else seen_from - self.x
 
@@ -115,12 +115,12 @@ class Linearization:
             distance = tf.abs(gap) / tf.maximum(threat.dual_length(normal), TINY)
             return distance, gap, normal, bad
 
-        def compare(column, nearest, gap, normal, nonfinite):
+        def compare(column, nearest, gap, normal, faults):
             distance, *other, bad = measure(column)
             closer = distance < nearest
             gap = tf.where(closer, other[0], gap)
             normal = where_rows(closer, other[1], normal)
-            return column + 1, tf.minimum(distance, nearest), gap, normal, nonfinite + bad
+            return column + 1, tf.minimum(distance, nearest), gap, normal, faults + bad
 
         first = (tf.constant(1), *measure(0))
         if rivals.shape[1] == 1:

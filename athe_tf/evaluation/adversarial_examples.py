@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
+from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.threat import LEVELS, nearest_level
@@ -63,6 +64,18 @@ def choose_examples(collected: list[Examples], most: int = MAX_EXAMPLES) -> Exam
         name: np.stack([collected[which][name][place] for which, place in sorted(chosen)])
         for name in collected[0]
     }
+
+
+def with_nan_logits(result: AttackResult, inputs: EvaluationInputs) -> np.ndarray:
+    """Whether each image has an adversarial example whose logits are not finite: `[N]` flags.
+
+    Costs a forward pass only where a gradient was zero or not finite, which such logits imply.
+    """
+    flags = np.zeros(len(result.success), bool)
+    found = result.found[(result.nonfinite + result.zero_gradients)[result.found] > 0]
+    for start, logits in clean_logits(inputs.victim, result.x_adv[found], inputs.batch_size):
+        flags[found[start : start + inputs.batch_size]] = ~np.isfinite(logits).all(axis=1)
+    return flags
 
 
 def still_adversarial(

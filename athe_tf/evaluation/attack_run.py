@@ -11,7 +11,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
-from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial
+from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial, with_nan_logits
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
@@ -199,8 +199,9 @@ class AttackRunner:
         # Only a few adversarial examples are kept, so that memory does not grow with the attacks.
         examples = examples_of(result, rows, self.inputs, planned.label)
         eight_bit = still_adversarial(result, rows, planned.attack, self.inputs)
+        nan_logits = with_nan_logits(result, self.inputs)
         without_images = dataclasses.replace(result, x_adv=result.x_adv[:0].copy())
-        return FinishedAttack(without_images, eight_bit, seconds, examples)
+        return FinishedAttack(without_images, eight_bit, nan_logits, seconds, examples)
 
     def _outcome(
         self, planned: PlannedAttack, limit: int, settings: dict, finished: FinishedAttack
@@ -219,6 +220,8 @@ class AttackRunner:
             queries=int(result.queries.sum()),
             gradients=int(result.gradients.sum()),
             nonfinite=int(result.nonfinite.sum()),
+            gradient_faults=result.gradient_faults,
+            nan_logits=int(finished.nan_logits.sum()),
             norms=result.norm,
             eight_bit=finished.eight_bit,
             settings=settings,

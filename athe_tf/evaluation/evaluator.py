@@ -20,7 +20,8 @@ from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.models.victim import Victim
-from athe_tf.results.notices import Notice
+from athe_tf.results.attack_outcome import AttackOutcome
+from athe_tf.results.notices import IN_VERDICT, Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
@@ -209,6 +210,23 @@ def _run_attacks(
         if options.finished is not None:
             options.finished(outcome)
     result.pictures = choose_examples([outcome.examples for outcome in result.attacks if outcome.examples])
+    result.warnings += _warnings_of(result.attacks)
+
+
+def _warnings_of(attacks: list[AttackOutcome]) -> list[str]:
+    """What the attacks found out about the model that makes their number doubtful, each once."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for outcome in attacks:
+        for remark in outcome.remarks:
+            if getattr(remark, "id", None) in IN_VERDICT:
+                found.setdefault(remark.id, []).append((outcome.name, remark))  # type: ignore[attr-defined]
+        if outcome.nan_logits:
+            text = f"{outcome.nan_logits:,} adversarial examples have logits that are NaN or infinite."
+            found.setdefault("nan-logits", []).append((outcome.name, text))
+    return [
+        Notice(f"In {', '.join(name for name, _ in told)}: {told[0][1]}", id=name)
+        for name, told in found.items()
+    ]
 
 
 def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, folder) -> Any:

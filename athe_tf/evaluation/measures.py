@@ -54,7 +54,9 @@ def calibration(confidence, correct, bins: int = BINS) -> Reliability:
 def confidences(logits) -> np.ndarray:
     """The largest probability of each row of logits."""
     logits = np.asarray(logits, np.float64)
-    return 1.0 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
+    finite = np.isfinite(logits).all(axis=1)  # logits that are not finite express no confidence
+    logits = np.where(finite[:, np.newaxis], logits, 0.0)
+    return finite / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
 
 
 def head_of(victim: Victim) -> str:

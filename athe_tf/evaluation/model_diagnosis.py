@@ -31,25 +31,31 @@ class CleanPredictions:
         correct: Whether each image is classified correctly.
         confidence: The largest probability of each image.
         logits: Logits of the first images.
+        nonfinite: How many images have logits that are not finite; they count as misclassified.
     """
 
     correct: np.ndarray
     confidence: np.ndarray
     logits: np.ndarray
+    nonfinite: int = 0
 
 
 def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> CleanPredictions:
     """Makes one pass over all images, and keeps two values per image and the logits of the first ones."""
-    correct, confidence, kept = [], [], []
+    correct, confidence, kept, nonfinite = [], [], [], 0
     for start, logits in _logits(victim, images, batch_size):
         values = np.asarray(logits)
         _check_shape(victim, values, len(images[start : start + batch_size]), labels)
         correct.append(~misclassified(logits, labels[start : start + batch_size]).numpy())
         confidence.append(confidences(values))
+        nonfinite += int((~np.isfinite(values).all(axis=1)).sum())
         if start < MAX_EXAMPLES:
             kept.append(values)
     return CleanPredictions(
-        np.concatenate(correct), np.concatenate(confidence), np.concatenate(kept)[:MAX_EXAMPLES]
+        np.concatenate(correct),
+        np.concatenate(confidence),
+        np.concatenate(kept)[:MAX_EXAMPLES],
+        nonfinite,
     )
 
 
@@ -88,6 +94,7 @@ class ModelDiagnosis:
         deterministic: Whether the same images give the same logits in every pass.
         accuracy: The accuracy on the images that were tested.
         better_inputs: How the model seems to expect its images if not in [0, 1], and its accuracy then.
+        nonfinite: How many clean images have logits that are not finite.
     """
 
     outputs: str
@@ -96,11 +103,18 @@ class ModelDiagnosis:
     deterministic: bool
     accuracy: float
     better_inputs: tuple[str, float] | None
+    nonfinite: int = 0
 
     @property
     def warnings(self) -> list[str]:
         """Everything unusual, in sentences."""
         warnings = list(self.scale_warnings)
+        if self.nonfinite:
+            text = (
+                f"{self.nonfinite:,} clean images have logits that are NaN or infinite, and count as "
+                "misclassified. Look for a division, a logarithm or an overflow in the model."
+            )
+            warnings.append(Notice(text, id="nan-logits"))
         if not self.deterministic:
             text = (
                 "The model is randomized: its logits change from pass to pass (dropout or noise at "
@@ -136,7 +150,8 @@ def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDi
         scale_warnings=model_checks.scale_warnings(outputs, known),
         deterministic=model_checks.deterministic_logits(victim, x),
         accuracy=accuracy,
-        better_inputs=find_better_inputs(victim, x, y, accuracy),
+        better_inputs=None if clean.nonfinite else find_better_inputs(victim, x, y, accuracy),
+        nonfinite=clean.nonfinite,
     )
 
 

@@ -168,19 +168,21 @@ def huge_epsilon_reaches_zero(probe: SanityProbe) -> Check:
 
 def gradients_are_usable(probe: SanityProbe) -> Check:
     """A zero gradient gives no direction, and a gradient that is not finite is replaced by zero."""
+    outcomes = [one for one in probe.outcomes if one.gradients]
     try:
-        zero = probe.inputs.zero_gradients
+        results = [probe.fgsm, probe.pgd]
     except NoGradients as error:
         if not probe.inputs.victim.differentiable:
             raise
         return Check(FAILED, str(error), {"zero": 1.0})
-    results, outcomes = [probe.fgsm, probe.pgd], probe.outcomes
+    faults = [*(r.gradient_faults for r in results), *(one.gradient_faults for one in outcomes)]
+    images = max(one.get("attacked", 0) for one in faults)
+    zero = max(one.get("zero", 0) / max(one.get("attacked", 0), 1) for one in faults)
     nonfinite = sum(int(r.nonfinite.sum()) for r in results) + sum(one.nonfinite for one in outcomes)
     gradients = sum(int(r.gradients.sum()) for r in results) + sum(one.gradients for one in outcomes)
-    images = min(probe.inputs.batch_size, len(probe.inputs.images))
     return Check(
         PASSED if zero <= SLACK and nonfinite == 0 else FAILED,
-        f"{zero:.1%} of {images} images have a zero gradient; {nonfinite:,} of {gradients:,} gradients were "
+        f"{zero:.1%} of {images} images had a zero gradient; {nonfinite:,} of {gradients:,} gradients were "
         "not finite.",
         {"zero": zero, "nonfinite": nonfinite, "nonfinite share": nonfinite / max(gradients, 1)}
         | {"gradients": gradients},

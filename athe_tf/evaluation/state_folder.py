@@ -30,6 +30,7 @@ _LETTERS = 60
 # Names of arrays: which adversarial examples are left at 8 bits, the wall-clock time of an attack, and the
 # reason why it could not be run; and the prefix for arrays of adversarial examples.
 EIGHT_BIT, SECONDS, NOT_RUN, EXAMPLE = "eight_bit", "wall_seconds", "not_run", "example "
+NAN_LOGITS = "nan_logits"
 
 
 @dataclasses.dataclass
@@ -39,6 +40,7 @@ class FinishedAttack:
     Attributes:
         result: The result for each of them; its adversarial images are not kept.
         eight_bit: Whether each has an adversarial example that is still one at 8 bits.
+        nan_logits: Whether each has an adversarial example whose logits are not finite.
         seconds: Wall-clock time.
         examples: The first adversarial examples.
         not_run: Why it could not be run; then there is no result.
@@ -46,6 +48,7 @@ class FinishedAttack:
 
     result: AttackResult | None = None
     eight_bit: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    nan_logits: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
     seconds: float = 0.0
     examples: Examples = dataclasses.field(default_factory=dict)
     not_run: str | None = None
@@ -57,13 +60,14 @@ class FinishedAttack:
             return cls(not_run=str(arrays[NOT_RUN]))
         fill(before, arrays)
         examples = {name: arrays[EXAMPLE + name] for name in EXAMPLE_ARRAYS}
-        return cls(before, arrays[EIGHT_BIT], float(arrays[SECONDS]), examples)
+        return cls(before, arrays[EIGHT_BIT], arrays[NAN_LOGITS], float(arrays[SECONDS]), examples)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of its file."""
         if self.result is None:
             return {NOT_RUN: np.array(self.not_run)}
-        own = {EIGHT_BIT: self.eight_bit, SECONDS: np.array(float(self.seconds))}
+        own = {EIGHT_BIT: self.eight_bit, NAN_LOGITS: self.nan_logits}
+        own[SECONDS] = np.array(float(self.seconds))
         examples = {EXAMPLE + name: array for name, array in self.examples.items()}
         return {**result_arrays(self.result), **own, **examples}
 
@@ -122,6 +126,7 @@ class StateFolder:
         expected = {
             **expected_arrays(before),
             EIGHT_BIT: Expected(before.success.shape, "b"),
+            NAN_LOGITS: Expected(before.success.shape, "b", added=True),
             SECONDS: Expected((), "f", low=0),
         }
         journal.check(arrays, expected)

@@ -43,12 +43,14 @@ class Expected:
             for texts.
         low: Its values are at least this.
         high: Its values are at most this.
+        added: The array is missing in files of older versions, and zero then.
     """
 
     shape: tuple[int, ...]
     kinds: str
     low: float | None = None
     high: float | None = None
+    added: bool = False
 
     def __str__(self) -> str:
         ends = (("from", self.low), ("to", self.high))
@@ -104,6 +106,8 @@ class Journal:
     def check(self, arrays: dict[str, np.ndarray], expected: Mapping[str, Expected]) -> None:
         """Raises `InputError` unless the arrays of the file are as described."""
         for name, wanted in expected.items():
+            if wanted.added:
+                arrays.setdefault(name, np.zeros(wanted.shape, wanted.kinds[0]))
             found = arrays.get(name)
             if found is None or not wanted.fits(found):
                 received = "none" if found is None else f"{found.dtype} of shape {found.shape}"

@@ -61,6 +61,8 @@ class AttackOutcome:
         source_queries: Forward passes of the gradient source, if that is another model than the judge.
         source_gradients: Backward passes of the gradient source.
         broken_passes: How many passes of a randomized model were wrong for each image.
+        gradient_faults: How many images were attacked, and had a gradient that was `"zero"` or `"nonfinite"`.
+        nan_logits: How many adversarial examples have logits that are not finite.
     """
 
     name: str
@@ -84,6 +86,8 @@ class AttackOutcome:
     source_queries: int | None = None
     source_gradients: int | None = None
     broken_passes: np.ndarray | None = None
+    gradient_faults: dict[str, int] = dataclasses.field(default_factory=dict)
+    nan_logits: int = 0
 
     @property
     def was_run(self) -> bool:
@@ -162,6 +166,7 @@ class AttackOutcome:
             "eight_bit": self.eight_bit_counts, "epsilon": self.epsilon, "norm": self.norm,
             "remarks": self.remarks or None, "stages": self.stages or None,
             "norms": None if self.norms is None or not self.minimum_norm else list(map(_rounded, self.norms)),
+            "gradient_faults": self.gradient_faults or None, "nan_logits": self.nan_logits or None,
             "source_queries": self.source_queries, "source_gradients": self.source_gradients,
             "broken_passes": None if self.broken_passes is None else self.broken_passes.tolist(),
         }  # fmt: skip
@@ -178,7 +183,7 @@ class AttackOutcome:
         """
         same = (
             "seconds", "queries", "gradients", "settings", "not_run", "in_worst_case", "epsilon", "stages",
-            "remarks", "source_queries", "source_gradients",
+            "remarks", "source_queries", "source_gradients", "gradient_faults", "nan_logits",
         )  # fmt: skip
         norm = entry.get("norm", entry.get("settings", {}).get("norm"))
         norms = [math.inf if norm is None else norm for norm in entry.get("norms", ())]

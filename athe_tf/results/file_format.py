@@ -138,6 +138,9 @@ EightBit.__doc__ = "The worst case if adversarial examples are rounded to 8 bits
 Stage = TypedDict("Stage", {"name": Text, "accuracy": Share, "seconds": Seconds})
 Stage.__doc__ = "A stage of a cascade."
 
+GradientFaults = TypedDict("GradientFaults", {"attacked": Count, "zero": Count, "nonfinite": Count})
+GradientFaults.__doc__ = "How many images were attacked, and had a gradient that was zero, or not finite."
+
 AttackEntry = TypedDict("AttackEntry", {
     "name": Text, "not_run": NotRequired[Text], "accuracy": NotRequired[Share],
     "interval": NotRequired[Interval], "examples": NotRequired[Count], "seconds": NotRequired[Seconds],
@@ -149,7 +152,8 @@ AttackEntry = TypedDict("AttackEntry", {
     "in_worst_case": NotRequired[Truth], "remarks": NotRequired[Texts],
     "stages": NotRequired[Annotated[list[Stage], "a list of stages"]],
     "norms": NotRequired[Annotated[list[OptionalLength], "a list of numbers"]],
-    "broken_passes": NotRequired[Counts],
+    "broken_passes": NotRequired[Counts], "nan_logits": NotRequired[Count],
+    "gradient_faults": NotRequired[GradientFaults],
 })  # fmt: skip
 AttackEntry.__doc__ = "An object that describes an attack."
 

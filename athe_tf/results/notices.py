@@ -8,13 +8,18 @@ WARNINGS = {
     "fewer-classes": "The data set has fewer classes than the model.",
     "input-range": "The model seems to expect other inputs than images in [0, 1].",
     "log-probabilities": "The model ends with a softmax, and the logarithms of its outputs were attacked.",
+    "nan-logits": "The model gives logits that are not finite; such images count as misclassified.",
+    "nonfinite-gradients": "Gradients were not finite, so that attacks did not move.",
     "masked-gradients": "A converted file seems more robust than the model that it was made of.",
     "no-parent": "A file without gradients was attacked without the model that it was made of.",
     "probabilities": "The outputs look like probabilities, and attacks expect logits.",
     "randomized-model": "The logits change from pass to pass, so an image may survive by luck.",
     "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
     "single-shard": "The numbers cover only one shard of the images.",
+    "zero-gradients": "Gradients were zero, so that attacks did not move.",
 }
+#: The warnings that a verdict repeats, because without them it would be read as true.
+IN_VERDICT = ("nan-logits", "nonfinite-gradients", "zero-gradients")
 
 
 class Notice(str):

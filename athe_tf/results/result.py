@@ -18,7 +18,7 @@ from athe_tf.results.attack_outcome import AttackOutcome, derived
 from athe_tf.results.file_format import FORMAT
 from athe_tf.results.intervals import interval_of, per_class
 from athe_tf.results.json_files import read_json
-from athe_tf.results.notices import UNNAMED, Notice
+from athe_tf.results.notices import IN_VERDICT, UNNAMED, Notice
 from athe_tf.results.pictures import EXAMPLES, read_examples
 from athe_tf.results.text_table import text_table
 from athe_tf.utils.digests import file_digest
@@ -229,7 +229,10 @@ class Result:
         if failed:
             what = "A sanity check failed" if len(failed) == 1 else f"{len(failed)} sanity checks failed"
             return f"{what}, so do not rely on this number yet: {'; '.join(failed)}."
-        return "Read the warnings before you rely on this number." if self.warnings else ""
+        doubts = [str(one) for one in self.warnings if getattr(one, "id", UNNAMED) in IN_VERDICT]
+        return " ".join(doubts) or (
+            "Read the warnings before you rely on this number." if self.warnings else ""
+        )
 
     def _survivors(self, attacks: list[AttackOutcome], flags: str = "robust") -> np.ndarray:
         survive = self.correct.copy()

@@ -49,7 +49,7 @@ def _accuracies(result: "Result") -> list[str]:
 
 
 def _share(share: float, interval) -> str:
-    return f"{100 * share:>6.2f}%   {100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
+    return f"{100 * share:>7.2f}%   {100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
 
 
 def _percent(share: float | None) -> str:

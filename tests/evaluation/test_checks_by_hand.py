@@ -119,15 +119,15 @@ def test_a_weaker_attack_may_win_by_chance_and_not_by_more(weak, strong, status)
     assert sanity._ordered(("weak", by_weak), ("strong", by_strong)).status == status
 
 
-def test_gradients_that_are_not_finite_are_counted_over_checks_and_attacks():
-    inputs = types.SimpleNamespace(zero_gradients=0.01, batch_size=128, images=np.zeros(300))
-    outcome = AttackOutcome("fgsm", np.ones(200, bool), nonfinite=3, gradients=100)
+def test_gradients_are_counted_over_the_images_of_checks_and_attacks():
+    faults = {"attacked": 150, "zero": 1, "nonfinite": 1}
+    outcome = AttackOutcome("fgsm", np.ones(200, bool), nonfinite=3, gradients=100, gradient_faults=faults)
     probe = probe_with([outcome])
-    probe.inputs = inputs
+    probe.fgsm.gradient_faults = probe.pgd.gradient_faults = {"attacked": 120, "zero": 0, "nonfinite": 0}
     check = sanity.gradients_are_usable(probe)
     assert check.status == "failed" and check.numbers["nonfinite"] == 3
-    assert check.numbers["gradients"] == 2 * 200 + 100 and "1.0% of 128 images" in check.detail
-    probe.outcomes = []
+    assert check.numbers["gradients"] == 2 * 200 + 100 and "0.7% of 150 images" in check.detail
+    outcome.nonfinite = 0
     assert sanity.gradients_are_usable(probe).status == "passed"
-    inputs.zero_gradients = 0.011
+    faults["zero"] = 2
     assert sanity.gradients_are_usable(probe).status == "failed"

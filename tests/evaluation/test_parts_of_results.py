@@ -57,11 +57,13 @@ def test_shards_are_put_back_in_the_order_of_the_images():
     parts = []
     for number, own in enumerate(rows):
         examples = dict.fromkeys(EXAMPLE_ARRAYS, own)
-        parts.append(FinishedAttack(whole.part(own), own % 2 == 1, 1.5 * (number + 1), examples).arrays())
+        flags = own % 2 == 1, own == 4
+        parts.append(FinishedAttack(whole.part(own), *flags, 1.5 * (number + 1), examples).arrays())
     found = FinishedAttack.from_arrays(merged(parts, rows), cascade())
     for name in ("success", "rounds", "norm", "queries"):
         np.testing.assert_array_equal(getattr(found.result, name), getattr(whole, name))
     assert found.eight_bit.tolist() == [False, True, False, True, False, True]
+    assert found.nan_logits.tolist() == [False] * 4 + [True, False]
     assert found.seconds == pytest.approx(9.0)
     assert [stage.seconds for stage in found.result.stages] == pytest.approx([3 * 1.234, 15.0])
     assert found.examples["index"].tolist() == found.examples["label"].tolist() == list(range(6))

@@ -35,7 +35,10 @@ def full_result() -> Result:
             "ddn", correct & ~fgsm, norms=rng.random(40).round(3), minimum_norm=True, epsilon=0.5, norm="l2",
             in_worst_case=False, broken_passes=rng.integers(0, 16, 40),
         ),
-        AttackOutcome("fgsm @ 0.05", correct, epsilon=0.05, norm="linf"),
+        AttackOutcome(
+            "fgsm @ 0.05", correct, epsilon=0.05, norm="linf", nan_logits=2,
+            gradient_faults={"attacked": 30, "zero": 4, "nonfinite": 1},
+        ),
         AttackOutcome("feature", None, not_run="no features"),
     ]  # fmt: skip
     parts = full_evaluation()

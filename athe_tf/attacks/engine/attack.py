@@ -185,7 +185,8 @@ class Attack(ReprFromArguments):
         judged = None if victim.source is victim else loop.judged
         if norm is None:
             norm = tf.where(success, self.threat.distance(x, x_adv), float("inf"))
-        return RoundResult(x_adv, success, queries, gradients, norm, loop.nonfinite, memory, judged)
+        nonfinite, zero = tf.unstack(loop.faults, axis=1)
+        return RoundResult(x_adv, success, queries, gradients, norm, nonfinite, memory, judged, zero)
 
     def round_passes(self, victim: Victim) -> float:
         """The most passes of the network that an image takes in one round."""

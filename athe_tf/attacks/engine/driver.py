@@ -32,6 +32,7 @@ from athe_tf.attacks.engine.results import (
 from athe_tf.jobs.journal import Journal
 from athe_tf.models.digest import identify, source_of
 from athe_tf.models.victim import Victim
+from athe_tf.results.notices import Notice
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.images_and_labels import check_classes
@@ -41,6 +42,22 @@ from athe_tf.utils.images_and_labels import check_classes
 STREAMS = 2
 # Below this, half of a training batch is too small to be worth its own operations in the graph.
 SMALLEST_HALF = 16
+# The largest share of images with a gradient that gives no direction, and what more of them mean.
+FAULTY = 0.01
+FAULTS = (
+    (
+        "zero",
+        "zero-gradients",
+        "a gradient that was zero, which gives an attack no direction: the accuracy may be too high. Look "
+        "for rounding, saturation or tf.stop_gradient in the model; try a black-box attack such as 'square'.",
+    ),
+    (
+        "nonfinite",
+        "nonfinite-gradients",
+        "a gradient that was NaN or infinite, which was taken as zero: the accuracy may be too high. Look "
+        "for tf.where, a square root, a logarithm or a division in the model whose gradient is not finite.",
+    ),
+)
 # The memory of images that a budget of passes stopped.
 STOPPED = "max_passes"
 # The number of forward passes of the judge, if gradients come from another model.
@@ -101,7 +118,7 @@ def remarks(
 
     `about_model` is what the schedule's `check_model` found.
     """
-    told = [*about_model]
+    told = [*about_model, *gradient_warnings(result)]
     count = 0 if max_passes is None else int(result.memory[STOPPED].sum())
     if count:
         told.append(
@@ -109,6 +126,17 @@ def remarks(
             "before the attack was over and count as robust: the accuracy is an upper bound."
         )
     return attack.schedule.remarks(victim, result, told)
+
+
+def gradient_warnings(result: AttackResult) -> list[str]:
+    """What gradients without a direction mean for a result; empty if at most 1% of the images had one."""
+    faults = result.gradient_faults
+    attacked = faults["attacked"]
+    return [
+        Notice(f"{faults[name] / attacked:.1%} of {attacked:,} attacked images had {cause}", id=id)
+        for name, id, cause in FAULTS
+        if faults[name] > FAULTY * attacked
+    ]
 
 
 def add_stages(result: AttackResult, members, victim: Victim, max_passes: int | None) -> None:
@@ -243,7 +271,8 @@ class _Stage:
             rows = images[chosen]
             found = RoundResult(*(None if value is None else value[chosen] for value in arrays))
             for name in COUNTS:
-                getattr(result, name)[rows] += getattr(found, name)
+                count = getattr(found, name)
+                getattr(result, name)[rows] += 0 if count is None else count
             if found.judged is not None:
                 result.memory[JUDGE][rows, 0] += found.judged
             if self.memory is not None:

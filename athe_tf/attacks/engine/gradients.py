@@ -16,10 +16,10 @@ MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
 
 
 def gradient_of(objective, x):
-    """`(outputs, gradient, nonfinite)` of a function from images to `(loss per example, outputs)`.
+    """`(outputs, gradient, faults)` of a function from images to `(loss per example, outputs)`.
 
     Only the input is watched, so no weight gradient is computed. Entries that are not finite are replaced by
-    zero, because one NaN would poison every later iterate; `nonfinite` marks the images that had one.
+    zero, because one NaN would poison every later iterate; `faults` as in `finite_gradient`.
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(x)
@@ -36,10 +36,10 @@ def mean_gradient(objective, x, samples: int):
     if samples == 1:
         return gradient_of(objective, x)
 
-    def body(i, outputs, gradient, nonfinite):
+    def body(i, outputs, gradient, faults):
         more, slope, bad = gradient_of(objective, x)
         outputs = [a + b / samples for a, b in zip(outputs, more, strict=True)]
-        return i + 1, outputs, gradient + slope / samples, nonfinite + bad
+        return i + 1, outputs, gradient + slope / samples, faults + bad
 
     first, slope, bad = gradient_of(objective, x)
     loop = (1, [output / samples for output in first], slope / samples, bad)
@@ -47,16 +47,20 @@ def mean_gradient(objective, x, samples: int):
 
 
 def finite_gradient(gradient):
-    """`(gradient, nonfinite)`: what a tape returned, with zeros in place of entries that are not finite."""
+    """`(gradient, faults)`: what a tape returned, with zeros in place of entries that are not finite.
+
+    `faults` has two columns, 0 or 1 for each image: a gradient that was not finite, and one that was zero.
+    """
     if gradient is None:
         raise NoGradients(
             "The model's output does not depend differentiably on its input, so no gradient attack can be "
             "run on it. Use a black-box attack."
         )
     finite = tf.cast(tf.math.is_finite(gradient), gradient.dtype)
-    nonfinite = tf.cast(tf.reduce_min(flat(finite), axis=1) < 1, tf.int32)
+    length = tf.reduce_sum(tf.abs(flat(gradient)), axis=1)
+    faults = tf.stack([~tf.math.is_finite(length), length == 0], axis=1)
     # Four times as fast as `tf.where`.
-    return tf.math.multiply_no_nan(gradient, finite), nonfinite
+    return tf.math.multiply_no_nan(gradient, finite), tf.cast(faults, tf.int32)
 
 
 def input_gradient(loss, x):

@@ -25,14 +25,14 @@ class LoopResult(NamedTuple):
         state: The state of `body`.
         steps: How many steps each example took.
         tested: 1 for examples that went through `last`, else 0.
-        nonfinite: How many of its gradients were not finite.
+        faults: How many of its gradients were not finite, and how many were zero, `[N, 2]`.
         judged: How often the judge was asked about it, if it is not the gradient source.
     """
 
     state: Any
     steps: Any
     tested: Any
-    nonfinite: Any
+    faults: Any
     judged: Any
 
 
@@ -58,8 +58,8 @@ def shrinking_loop(body, state, constants, steps, last=None) -> LoopResult:
 
     Args:
         body: `(i, state, constants) -> (state, done, ...)`. `done` is boolean `[n]`; an example's state stays
-            as it was returned together with its first `True`. Two more values may follow: flags of gradients
-            that are not finite, and of examples that the judge was asked about. All examples in `state`
+            as it was returned together with its first `True`. Two more values may follow: the faults
+            of gradients, and flags of examples that the judge was asked about. All examples in `state`
             belong to the rows in `constants`, but their number changes from step to step.
         state: Tensors with the batch as first axis, in a list or a named tuple; what is to be returned.
         constants: Tensors with the batch as first axis that `body` reads: images, labels, ids.
@@ -68,8 +68,8 @@ def shrinking_loop(body, state, constants, steps, last=None) -> LoopResult:
             as an attack does to test its last iterate.
     """
     zeros = tf.zeros(tf.shape(tf.nest.flatten(state)[0])[:1], tf.int32)
-    # With counts of steps, non-finite gradients and questions to the judge.
-    state = (state, zeros, zeros, zeros)
+    # With counts of steps, faults of gradients and questions to the judge.
+    state = (state, zeros, tf.stack([zeros, zeros], axis=1), zeros)
     structures = state, constants
     state, constants = tf.nest.flatten(state), tf.nest.flatten(constants)
     total = tf.shape(state[0])[0]

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 # Arrays of a result with one number per image.
-COUNTS = ("queries", "gradients", "nonfinite")
+COUNTS = ("queries", "gradients", "nonfinite", "zero_gradients")
 PER_IMAGE = ("success", "norm", "rounds", *COUNTS)
 
 
@@ -31,6 +31,7 @@ class RoundResult(NamedTuple):
         nonfinite: Gradients with entries that are not finite.
         memory: What the image carries to later rounds, for attacks whose schedule has a memory.
         judged: Forward passes of the judge, if the model has another gradient source.
+        zero_gradients: Gradients that were zero in all entries.
     """
 
     x_adv: Any
@@ -41,6 +42,7 @@ class RoundResult(NamedTuple):
     nonfinite: Any
     memory: Any = None
     judged: Any = None
+    zero_gradients: Any = None
 
 
 class Costs(NamedTuple):
@@ -110,6 +112,7 @@ class AttackResult:
         norm: Length of the perturbation; 0 where the clean image is misclassified, infinite where no
             adversarial image was found.
         nonfinite: Gradients of each image that had NaN or infinite entries, which were taken as zero.
+        zero_gradients: Gradients of each image that were zero, and gave the attack no direction.
         rounds: Rounds that each image went through: restarts, targets. A success was found in the last.
         stages: The attacks that the rounds belong to.
         notes: Remarks on the model and the result, as sentences.
@@ -123,6 +126,7 @@ class AttackResult:
     gradients: np.ndarray
     norm: np.ndarray
     nonfinite: np.ndarray
+    zero_gradients: np.ndarray
     rounds: np.ndarray
     stages: list[Stage] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
@@ -133,8 +137,12 @@ class AttackResult:
         """The result after the clean pass: one query per image, success where the model is wrong."""
         count = len(wrong)
         norm = np.where(wrong, 0.0, np.inf).astype(np.float32)
-        queries, gradients, nonfinite, rounds = np.ones(count, np.int64), *np.zeros((3, count), np.int64)
-        return cls(np.array(x, np.float32), np.array(wrong), queries, gradients, norm, nonfinite, rounds)
+        queries, (gradients, nonfinite, zero, rounds) = (
+            np.ones(count, np.int64),
+            np.zeros((4, count), np.int64),
+        )
+        images, success = np.array(x, np.float32), np.array(wrong)
+        return cls(images, success, queries, gradients, norm, nonfinite, zero, rounds)
 
     def __repr__(self) -> str:
         return (
@@ -157,6 +165,12 @@ class AttackResult:
     def found(self) -> np.ndarray:
         """The rows with an adversarial example; a clean image that is misclassified is none."""
         return np.flatnonzero(self.success & (self.norm > 0) & np.isfinite(self.norm))
+
+    @property
+    def gradient_faults(self) -> dict[str, int]:
+        """How many images were attacked, and had a gradient that was zero, or not finite."""
+        counts = {"attacked": self.rounds, "zero": self.zero_gradients, "nonfinite": self.nonfinite}
+        return {name: int((count > 0).sum()) for name, count in counts.items()}
 
     @property
     def passes(self) -> np.ndarray:
