@@ -352,8 +352,8 @@ SLIPS = (
     Slip(
         "A61",
         HERE + "engine/gradients.py",
-        "gradient + slope / samples, nonfinite + bad",
-        "gradient + slope, nonfinite + bad",
+        "gradient + slope / samples, faults + bad",
+        "gradient + slope, faults + bad",
         FORMULAS,
     ),
     Slip(

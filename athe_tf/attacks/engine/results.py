@@ -112,12 +112,12 @@ class AttackResult:
         norm: Length of the perturbation; 0 where the clean image is misclassified, infinite where no
             adversarial image was found.
         nonfinite: Gradients of each image that had NaN or infinite entries, which were taken as zero.
-        zero_gradients: Gradients of each image that were zero, and gave the attack no direction.
         rounds: Rounds that each image went through: restarts, targets. A success was found in the last.
         stages: The attacks that the rounds belong to.
         notes: Remarks on the model and the result, as sentences.
         memory: By stage, what each image carries from round to round; see `Schedule.memory_columns`. As
             `"judge"`, forward passes of the judge, if gradients came from another model.
+        zero_gradients: Gradients of each image that were zero, and gave the attack no direction.
     """
 
     x_adv: np.ndarray
@@ -126,23 +126,23 @@ class AttackResult:
     gradients: np.ndarray
     norm: np.ndarray
     nonfinite: np.ndarray
-    zero_gradients: np.ndarray
     rounds: np.ndarray
     stages: list[Stage] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     memory: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    zero_gradients: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self):
+        if self.zero_gradients is None:
+            self.zero_gradients = np.zeros_like(self.nonfinite)
 
     @classmethod
     def before(cls, x, wrong) -> "AttackResult":
         """The result after the clean pass: one query per image, success where the model is wrong."""
         count = len(wrong)
         norm = np.where(wrong, 0.0, np.inf).astype(np.float32)
-        queries, (gradients, nonfinite, zero, rounds) = (
-            np.ones(count, np.int64),
-            np.zeros((4, count), np.int64),
-        )
-        images, success = np.array(x, np.float32), np.array(wrong)
-        return cls(images, success, queries, gradients, norm, nonfinite, zero, rounds)
+        queries, gradients, nonfinite, rounds = np.ones(count, np.int64), *np.zeros((3, count), np.int64)
+        return cls(np.array(x, np.float32), np.array(wrong), queries, gradients, norm, nonfinite, rounds)
 
     def __repr__(self) -> str:
         return (
