@@ -187,6 +187,28 @@ def differences(runs: list[Run]) -> str:
     return markdown(lines)
 
 
+def artifact(runs: list[Run]) -> str:
+    """What the scale of the attack alone does, on one model and to a gain; methods with several seeds."""
+    published, own, strong = "pgd-20 (scale 1)", "pgd-20", "swift"
+    lines = [["method", "seeds", "same model: PGD-20 at scale 1 minus at its own scale"]]
+    lines[0].append("gain as published minus gain under swift")
+    groups = in_groups(runs)
+    for label, group in groups.items():
+        plain = {run.seed: run for run in groups.get(label.partition(" + ")[0], []) if run.flags}
+        pairs = [(run, plain[run.seed]) for run in group if run.flags and run.seed in plain]
+        if " + " not in label or len(pairs) < 2:
+            continue
+        same = [mean_difference((run.flags[published], run.flags[own])) for run, _ in pairs]
+        gains = [
+            mean_difference((run.flags[published], other.flags[published]))
+            - mean_difference((run.flags[strong], other.flags[strong]))
+            for run, other in pairs
+        ]
+        cells = [text_of(statistics.fmean(values), mean_interval(values), "+") for values in (same, gains)]
+        lines.append([label, ", ".join(str(run.seed) for run, _ in pairs), *cells])
+    return markdown(lines)
+
+
 def beside_autoattack(runs: list[Run]) -> str:
     """`swift` and AutoAttack on the same images of the same model, one line per run that has both."""
     lines = [["model", "images", "swift", "AutoAttack", "only swift breaks", "only AutoAttack breaks"]]
@@ -248,6 +270,7 @@ def tables(runs: list[Run]) -> dict[pathlib.Path, dict[str, str]]:
     page = {
         "accuracies": accuracies(runs),
         "differences": differences(runs),
+        "artifact": artifact(runs),
         "autoattack": beside_autoattack(runs),
         "progress": progress(runs),
     }

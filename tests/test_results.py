@@ -13,6 +13,7 @@ from benchmarks.results_tables import (
     RUNS,
     Run,
     accuracies,
+    artifact,
     beside_autoattack,
     differences,
     filled,
@@ -116,6 +117,28 @@ def test_differences_are_paired_by_seed_with_an_interval_over_seeds():
     assert numbers(first) == pytest.approx(
         [100 * value for value in (plain.mean(), plain.mean() - half, plain.mean() + half)], abs=0.051
     )
+
+
+def test_the_artifact_of_the_scale_is_measured_on_one_model_and_on_the_gain():
+    rng, runs = np.random.default_rng(1), []
+    names = ("clean", "pgd-20 (scale 1)", "pgd-20", "swift")
+    for seed in range(3):
+        for label in ("FastAT", "FastAT + HE"):
+            runs.append(Run("", label, seed, {name: rng.random(200) < 0.5 for name in names}))
+    share = {(run.label, name): [] for run in runs for name in names}
+    for run in runs:
+        for name in names:
+            share[run.label, name].append(run.flags[name].mean())
+    share = {key: np.array(values) for key, values in share.items()}
+    same = share["FastAT + HE", names[1]] - share["FastAT + HE", names[2]]
+    published, strong = (share["FastAT + HE", name] - share["FastAT", name] for name in (names[1], names[3]))
+    expected = []
+    for values in (same, published - strong):
+        half = T2 * values.std(ddof=1) / np.sqrt(3)
+        expected += [values.mean(), values.mean() - half, values.mean() + half]
+    row = artifact(runs).splitlines()[2]
+    assert row.startswith("| FastAT + HE | 0, 1, 2 |")
+    assert numbers(row) == pytest.approx([100 * value for value in expected], abs=0.051)
 
 
 def test_seeds_without_a_partner_are_not_compared():
