@@ -9,12 +9,17 @@ WARNINGS = {
     "input-range": "The model seems to expect other inputs than images in [0, 1].",
     "log-probabilities": "The model ends with a softmax, and the logarithms of its outputs were attacked.",
     "masked-gradients": "A converted file seems more robust than the model that it was made of.",
+    "majority-class": "The model predicts one class for nearly all images, whatever they show.",
     "no-parent": "A file without gradients was attacked without the model that it was made of.",
     "probabilities": "The outputs look like probabilities, and attacks expect logits.",
     "randomized-model": "The logits change from pass to pass, so an image may survive by luck.",
+    "radius-not-covered": "No attack covered all images at the radius and in the norm of the evaluation.",
     "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
+    "sigmoid-outputs": "The outputs look like those of a sigmoid per class, and attacks expect logits.",
     "single-shard": "The numbers cover only one shard of the images.",
 }
+#: Warnings whose first sentence belongs to the verdict: without it, the headline would mislead.
+IN_VERDICT = ("majority-class", "radius-not-covered")
 
 
 class Notice(str):
