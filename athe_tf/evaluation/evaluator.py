@@ -88,7 +88,7 @@ def evaluate(
         A `Result`.
     """
     counts: dict[str, Any] = {"max_examples": max_examples, "batch_size": batch_size, "seed": seed}
-    check_arguments(CommonOptions, norm=norm, **counts)
+    check_arguments(CommonOptions, **counts)
     options = options or EvaluationOptions()
     display = ProgressDisplay() if verbose else None
     if display is not None:
