@@ -7,6 +7,7 @@ adversarial images, or `run` it for the outcome of each image.
 | file | attacks |
 |---|---|
 | `gradient.py` | `fgsm`, `bim`, `pgd`, `mim`, `cw-linf`, `adaptive-pgd`, `pgd-scale-sweep`: gradient ascent |
+| `eight_bit.py` | `eight-bit-pgd`: PGD among 8-bit images |
 | `targets.py` | `multitargeted`: PGD toward every wrong class |
 | `feature.py` | `feature`, `fn-pgd`: PGD toward the features of other images, or through normalized ones |
 | `apgd.py`, `apgd_steps.py` | `apgd-ce`, `apgd-dlr`, `apgd-t`: PGD that sets its own step size |

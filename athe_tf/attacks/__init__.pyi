@@ -3,6 +3,7 @@ from .autoattack import AutoAttack
 from .carlini_wagner import CWL2
 from .constraint_relaxation import ConstraintRelaxation
 from .deepfool import DeepFool
+from .eight_bit import EightBitPGD
 from .engine.attack import Attack, Victim, victim
 from .engine.results import AttackResult, RoundResult
 from .epsilon_search import EpsilonSearch
@@ -45,6 +46,7 @@ __all__ = [
     "CWLinf",
     "ConstraintRelaxation",
     "DeepFool",
+    "EightBitPGD",
     "EpsilonSearch",
     "FeatureAttack",
     "FeatureNormPGD",

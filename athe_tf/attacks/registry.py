@@ -37,6 +37,7 @@ ATTACKS = Registry(
         "ddn": "moving_radius:DDN", "fmn": "moving_radius:FMN",
         "epsilon-search": "epsilon_search:EpsilonSearch", "square": "square:Square",
         **dict.fromkeys(("autoattack", *PRESETS), "autoattack:AutoAttack"), "swift": "swift:Swift",
+        "eight-bit-pgd": "eight_bit:EightBitPGD",
         "nes": "estimated_gradient:NES", "spsa": "estimated_gradient:SPSA", "zoo": "zoo:ZOO",
         "rays": "rays:RayS", "spatial": "spatial:Spatial",
     },

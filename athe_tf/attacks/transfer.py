@@ -9,7 +9,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.models.victim import Victim
 from athe_tf.saving.opening import victim as as_victim
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import checked_batch
 
 #: The attacks of the hypersphere-embedding paper (Appendix C.4), and their settings: made by
@@ -76,6 +76,7 @@ def transfer_matrix(
         seed: Integer.
         batch_size: How many images go through a model at once.
     """
+    check_integer("batch_size", batch_size, 1)
     if isinstance(models, Mapping):
         names, models = list(models) if names is None else names, list(models.values())
     victims = [as_victim(model) for model in models]

@@ -11,7 +11,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
-from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial, with_nan_logits
+from athe_tf.evaluation.adversarial_examples import examples_of, on_grid, still_adversarial, with_nan_logits
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
@@ -19,8 +19,14 @@ from athe_tf.evaluation.state_folder import FinishedAttack, MergedState, StateFo
 from athe_tf.jobs.shard import WHOLE, Shard
 from athe_tf.models.victim import Victim
 from athe_tf.results.attack_outcome import AttackOutcome
-from athe_tf.utils.errors import InputError, NotApplicable
+from athe_tf.results.result import EIGHT_BIT_ATTACK, Result
+from athe_tf.utils.errors import InputError, NotApplicable, check
 from athe_tf.utils.number_format import format_number
+
+EIGHT_BIT_NOTE = (
+    "attacked only the images whose adversarial examples are lost by rounding to 8 bits; the accuracy is "
+    "that of 8-bit images"
+)
 
 
 @dataclasses.dataclass
@@ -105,7 +111,23 @@ def make_plan(
             plan.append(planned)
     for planned, label in zip(plan, _distinct([planned.label for planned in plan]), strict=True):
         planned.label = label
+        _refuse_targeted(planned.attack)
     return plan
+
+
+def _refuse_targeted(attack: Attack | None) -> None:
+    """Raises `InputError` for a targeted attack, also inside a cascade or another attack."""
+    if attack is None:
+        return
+    check(
+        not attack.targeted,
+        f"The attack '{attack.name}' is targeted. Expected untargeted attacks: a targeted one reaches "
+        "classes, and the robust accuracy counts images that keep their class. Use the untargeted attack, or "
+        "`Attack.run` with the classes to reach.",
+    )
+    for inside in vars(attack).values():
+        for one in inside if isinstance(inside, (list, tuple)) else [inside]:
+            _refuse_targeted(one if isinstance(one, Attack) else None)
 
 
 def _planned(
@@ -234,6 +256,39 @@ class AttackRunner:
             remarks=[*planned.notes, *told],
             examples=finished.examples,
         )
+
+
+def attack_eight_bits(result: Result, runner: AttackRunner) -> AttackOutcome | None:
+    """Attacks, among 8-bit images, those whose adversarial examples rounding loses.
+
+    Returns `None` where it cannot be run: in other norms, without gradients, if the images themselves are not
+    8-bit images. The accuracy of the outcome is that of 8-bit images: no adversarial example is left after
+    rounding, and none is found.
+    """
+    inputs, victim = runner.inputs, runner.inputs.victim
+    rows = runner.shard.rows(len(inputs.images))
+    part = result.of_images(rows, "")
+    lost = np.zeros(len(inputs.images), bool)
+    lost[rows] = part.lost_by_rounding
+    # A shard does not know whether another one has lost some: it keeps a result in any case.
+    needed = lost.any() or runner.shard != WHOLE
+    if not needed or inputs.norm != "linf" or not result.counted or not on_grid(inputs.images):
+        return None
+    spec = AttackSpec("eight-bit-pgd-40x3", EIGHT_BIT_ATTACK, note=EIGHT_BIT_NOTE)
+    (planned,) = make_plan([spec], inputs.epsilon, inputs.norm)
+    planned.check(victim)
+    assert planned.attack is not None
+    budget = runner.max_passes
+    if budget is not None and budget <= planned.attack.round_passes(victim):
+        return None
+    seen = dataclasses.replace(inputs, clean=dataclasses.replace(inputs.clean, correct=lost))
+    found = dataclasses.replace(runner, inputs=seen).run(planned)
+    if found.robust is None:
+        return None
+    robust = part.robust_to_rounded & ~found.found
+    # The clean pass was not repeated.
+    queries = found.queries - len(robust)
+    return dataclasses.replace(found, robust=robust, queries=queries, in_worst_case=False)
 
 
 def _accuracy_after_stages(result: AttackResult) -> list[dict]:

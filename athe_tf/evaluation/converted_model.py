@@ -11,12 +11,13 @@ import numpy as np
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
 from athe_tf.evaluation.inputs import read_images
-from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.protocols import AttackSpec
 from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
+from athe_tf.utils.options import check_arguments
 
 #: Attacks that follow the gradients of the parent, and count where the file errs.
 ON_PARENT = ("apgd-ce", "apgd-t")
@@ -74,6 +75,7 @@ def evaluate_converted(
         checks: Whether to run the sanity checks. Defaults to `True`.
         options: Less common settings, as for `athe_tf.evaluate`.
     """
+    check_arguments(CommonOptions, max_examples=max_examples, batch_size=batch_size, seed=seed)
     options = options or EvaluationOptions()
     victim = open_model(model).victim
     images = read_images(data, max_examples, victim.num_classes)

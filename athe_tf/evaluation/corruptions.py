@@ -13,7 +13,7 @@ from athe_tf.jobs.journal import Journal
 from athe_tf.models.victim import Victim
 from athe_tf.saving.opening import victim as as_victim
 from athe_tf.utils.digests import text_digest
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, check, check_integer, first_line
 from athe_tf.utils.images_and_labels import check_classes
 
 # Mean error of AlexNet over the five severities of ImageNet-C (Hendrycks and Dietterich, ICLR 2019).
@@ -78,6 +78,7 @@ def evaluate_corruptions(
         * `groups`: the mean of noise, blur, weather and digital;
         * `generated`, `source`, `protocol`, `examples`, `severities`, and `remarks` if there are any.
     """
+    check_integer("batch_size", batch_size, 1)
     names = _names(corruptions)
     levels = _severities(severities)
     opened = open_source(source, images, labels, seed=seed, data_dir=data_dir, resize_size=resize_size)

@@ -7,10 +7,15 @@ from typing import Any
 
 from athe_tf.evaluation import measures
 from athe_tf.evaluation.adversarial_examples import choose_examples
-from athe_tf.evaluation.attack_run import AttackRunner, PlannedAttack, make_plan
+from athe_tf.evaluation.attack_run import AttackRunner, PlannedAttack, attack_eight_bits, make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
 from athe_tf.evaluation.inputs import EvaluationInputs, read_images
-from athe_tf.evaluation.model_diagnosis import LOGARITHMS, logarithms, refuse_probabilities
+from athe_tf.evaluation.model_diagnosis import (
+    LOGARITHMS,
+    check_class_count,
+    logarithms,
+    refuse_probabilities,
+)
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay, teller
 from athe_tf.evaluation.protocols import Protocol, get_protocol
@@ -26,6 +31,7 @@ from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
 from athe_tf.utils.errors import NotApplicable, check
+from athe_tf.utils.options import check_arguments
 
 DEFAULT_EPSILON = 8 / 255
 SHARD = "These are the images of shard {shard} only; the number to quote is that of all shards together."
@@ -61,8 +67,9 @@ def evaluate(
     Args:
         model: Anything that maps images to logits: a Keras model, the path of a `.keras` file or of a
             SavedModel, a callable, a `Victim`.
-        data: Images, with their `labels`; or `(images, labels)`, a `tf.data.Dataset` of batches, or an image
-            set of `athe_tf.data`.
+        data: Images, with their `labels`; or `(images, labels)`, or an image set of `athe_tf.data`; or a
+            `tf.data.Dataset`, in batches or not, of `(image, label)` or of dictionaries with `"image"` and
+            `"label"`, as TensorFlow Datasets has them. Its images may be uint8, from 0 to 255.
         labels: The labels, if `data` are images: integers `[N]`.
         attacks: Names of attacks, or `Attack` objects, which have their own epsilon.
         protocol: The name of a set of attacks in `athe_tf.evaluation.PROTOCOLS`. Defaults to `"quick"` if
@@ -81,6 +88,8 @@ def evaluate(
     Returns:
         A `Result`.
     """
+    counts: dict[str, Any] = {"max_examples": max_examples, "batch_size": batch_size, "seed": seed}
+    check_arguments(CommonOptions, **counts)
     options = options or EvaluationOptions()
     display = ProgressDisplay() if verbose else None
     if display is not None:
@@ -94,6 +103,7 @@ def evaluate(
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "published": chosen.epsilon}
     further: dict[str, Any] = {"epsilons": options.epsilons, "logit_scale": options.logit_scale}
     plan = make_plan(wanted, **threat, **further, margin=_margin_of(victim, options))
+    check_class_count(victim, victim.num_classes)
     images, labels = read_images(data, max_examples, victim.num_classes)
     victim = logarithms(victim) if options.probabilities else victim
     inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, seed, batch_size)
@@ -116,9 +126,16 @@ def evaluate(
     state = MergedState(options.shards, inputs) if options.shards else folder
     runner = AttackRunner(inputs, state, options.max_passes, shard or WHOLE)
     _run_attacks(result, runner, plan, options)
+    on_eight_bits = attack_eight_bits(result, runner)
+    if on_eight_bits is not None:
+        result.attacks.append(on_eight_bits)
+        if options.finished is not None:
+            options.finished(on_eight_bits)
     if shard is not None:
         warning = Notice(SHARD.format(shard=shard), id="single-shard")
         return result.of_images(shard.rows(len(images)), warning)
+    not_covered = result.not_covered()
+    result.warnings += [] if not_covered is None else [not_covered]
     if chosen.transfer:
         crafted_by = make_plan(chosen.transfer, **threat)
         result.transfer = measures.measure_transfer(inputs, result.model, substitutes, crafted_by)

@@ -13,15 +13,18 @@ from athe_tf.evaluation import model_diagnosis
 from athe_tf.models.digest import identify
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import check
-from athe_tf.utils.images_and_labels import checked_batch
+from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.images_and_labels import check_images, checked_batch
+
+# Names of images and labels in the dictionaries of TensorFlow Datasets, and how many images are read at once.
+TFDS_NAMES, BATCH = ("image", "label"), 256
 
 
 def read_images(data, max_examples: int | None, num_classes: int | None):
     """Images `[N, H, W, C]` as float32 in [0, 1], and labels `[N]` as int32.
 
     Args:
-        data: `(images, labels)`, a `tf.data.Dataset` of batches, or an image set of `athe_tf.data`.
+        data: `(images, labels)`, a `tf.data.Dataset`, or an image set of `athe_tf.data`.
         max_examples: Use only the first images, at most this many.
         num_classes: Labels must be smaller than this, if it is known.
     """
@@ -40,16 +43,37 @@ def _arrays(data, max_examples):
     return [np.asarray(part)[:max_examples] for part in data]
 
 
-def _collect(batches, max_examples):
-    images, labels, count = [], [], 0
-    for x, y in batches:
-        images.append(x.numpy())
-        labels.append(y.numpy())
-        count += len(y)
-        if max_examples is not None and count >= max_examples:
-            break
+def _collect(data: tf.data.Dataset, max_examples: int | None):
+    """The images and labels of a data set in batches or not, as tuples or as TFDS' dictionaries."""
+    spec = data.element_spec
+    if isinstance(spec, dict) and {*TFDS_NAMES} <= {*spec}:
+        data = data.map(lambda element: tuple(element[name] for name in TFDS_NAMES))
+    pairs, spec = data, data.element_spec
+    check(
+        isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(one, tf.TensorSpec) for one in spec),
+        "Expected a tf.data.Dataset of (image, label), or of dictionaries with 'image' and 'label'. "
+        f"Received: {spec}. Choose these two with dataset.map(...).",
+    )
+    images, labels = spec
+    if images.shape.rank == 3 and labels.shape[:1] != images.shape[:1]:  # one image, not a batch
+        pairs = pairs.batch(BATCH)
+    found, count = [], 0
+    try:
+        for batch in pairs:
+            found.append([part.numpy() for part in batch])
+            count += len(found[-1][1])
+            if max_examples is not None and count >= max_examples:
+                break
+    except tf.errors.InvalidArgumentError as error:
+        raise InputError(
+            f"The data set cannot be read: {first_line(error)}. Expected images of one size. Resize them."
+        ) from error
     check(count > 0, "There are no images: the data set is empty.")
-    return np.concatenate(images)[:max_examples], np.concatenate(labels)[:max_examples]
+    x, y = (np.concatenate(parts)[:max_examples] for parts in zip(*found, strict=True))
+    if x.dtype == np.uint8:
+        check_images(x)
+        x = x / np.float32(255)
+    return x, y
 
 
 @dataclasses.dataclass

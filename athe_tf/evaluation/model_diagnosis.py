@@ -21,6 +21,8 @@ IMAGES, MAX_EXAMPLES = 200, 1000
 SMALLEST = float(np.finfo(np.float32).tiny)
 # Another range of inputs must be better by this much, and by more than chance explains.
 CLEARLY_BETTER = 0.1
+# A class that is predicted for this share of the images, and of at least so many images of other classes.
+NEARLY_ALL, FEWEST_OTHERS = 0.95, 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,32 +33,31 @@ class CleanPredictions:
         correct: Whether each image is classified correctly.
         confidence: The largest probability of each image.
         logits: Logits of the first images.
+        predicted: The class that each image is taken for.
         nonfinite: How many images have logits that are not finite; they count as misclassified.
     """
 
     correct: np.ndarray
     confidence: np.ndarray
     logits: np.ndarray
+    predicted: np.ndarray
     nonfinite: int = 0
 
 
 def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> CleanPredictions:
-    """Makes one pass over all images, and keeps two values per image and the logits of the first ones."""
-    correct, confidence, kept, nonfinite = [], [], [], 0
+    """Makes one pass over all images, and keeps three values per image and the logits of the first ones."""
+    correct, confidence, kept, predicted, nonfinite = [], [], [], [], 0
     for start, logits in _logits(victim, images, batch_size):
         values = np.asarray(logits)
         _check_shape(victim, values, len(images[start : start + batch_size]), labels)
         correct.append(~misclassified(logits, labels[start : start + batch_size]).numpy())
         confidence.append(confidences(values))
+        predicted.append(values.argmax(axis=1))
         nonfinite += int((~np.isfinite(values).all(axis=1)).sum())
         if start < MAX_EXAMPLES:
             kept.append(values)
-    return CleanPredictions(
-        np.concatenate(correct),
-        np.concatenate(confidence),
-        np.concatenate(kept)[:MAX_EXAMPLES],
-        nonfinite,
-    )
+    parts = [np.concatenate(each) for each in (correct, confidence, kept, predicted)]
+    return CleanPredictions(parts[0], parts[1], parts[2][:MAX_EXAMPLES], parts[3], nonfinite)
 
 
 def _logits(victim: Victim, images, batch_size: int):
@@ -65,10 +66,34 @@ def _logits(victim: Victim, images, batch_size: int):
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"The model '{victim.name}' cannot be called with images of shape {images.shape[1:]}: "
-            f"{first_line(error)}. Use the data set that it was trained on, with images of the same size."
-        ) from error
+        what = f"The model '{victim.name}' cannot be called with images of shape {images.shape[1:]}"
+        if _takes(victim, images[:1].transpose(0, 3, 1, 2)):
+            remedy = "Wrap it: lambda x: model(tf.transpose(x, [0, 3, 1, 2]))"
+        elif _takes(victim, images[:1].transpose(0, 2, 3, 1)):
+            remedy = "Move the channels of the images to the end: images.transpose(0, 2, 3, 1)"
+        else:
+            remedy = "Use the data set that it was trained on, with images of the same size"
+            raise InputError(f"{what}: {first_line(error)}. {remedy}.") from error
+        raise InputError(f"{what}: the channels are in the wrong place. {remedy}.") from error
+
+
+def _takes(victim: Victim, images) -> bool:
+    """Whether a model can be called with these images."""
+    try:
+        victim.logits(tf.convert_to_tensor(images, tf.float32))
+    except Exception:
+        return False
+    return True
+
+
+def check_class_count(victim: Victim, classes: int | None) -> None:
+    """Raises `InputError` for a model with one output per image."""
+    check(
+        classes != 1,
+        f"The model '{victim.name}' has one output per image. Expected one logit for each of at least 2 "
+        "classes. Received: num_classes=1. If the output is the logit of the second of two classes, use "
+        "lambda x: tf.concat([tf.zeros_like(model(x)), model(x)], axis=1).",
+    )
 
 
 def _check_shape(victim: Victim, logits: np.ndarray, count: int, labels) -> None:
@@ -77,6 +102,7 @@ def _check_shape(victim: Victim, logits: np.ndarray, count: int, labels) -> None
         f"A model must return one row of logits per image. Expected: shape=({count}, classes). "
         f"Received: shape={logits.shape} from '{victim.name}'.",
     )
+    check_class_count(victim, int(logits.shape[-1]))
     if victim.num_classes is None:  # the first batch of a callable shows it
         victim.num_classes = int(logits.shape[-1])
     remedy = f"Use the data set that '{victim.name}' was trained on."
@@ -88,12 +114,15 @@ class ModelDiagnosis:
     """What was found out about a model.
 
     Attributes:
-        outputs: What the outputs look like: `"logits"`, `"probabilities"` or `"cosines without a scale"`.
+        outputs: What the outputs look like: `"logits"`, `"probabilities"`, `"sigmoid outputs"` or `"cosines
+            without a scale"`.
         saturated: The share of images whose margin is so large that cross-entropy rounds to zero.
         scale_warnings: What the logits say against attacks on cross-entropy, in sentences.
         deterministic: Whether the same images give the same logits in every pass.
         accuracy: The accuracy on the images that were tested.
         better_inputs: How the model seems to expect its images if not in [0, 1], and its accuracy then.
+        only_class: The class that is predicted for nearly all images, and for how many; `None` if there is
+            none.
         nonfinite: How many clean images have logits that are not finite.
     """
 
@@ -103,6 +132,7 @@ class ModelDiagnosis:
     deterministic: bool
     accuracy: float
     better_inputs: tuple[str, float] | None
+    only_class: tuple[int, float] | None = None
     nonfinite: int = 0
 
     @property
@@ -122,6 +152,14 @@ class ModelDiagnosis:
                 "model deterministic, or use autoattack-rand, which averages gradients."
             )
             warnings.append(Notice(text, id="randomized-model"))
+        if self.only_class is not None:
+            label, share = self.only_class
+            text = (
+                f"The model predicts class {label} for {share:.4g}% of the images, whatever they show. Its "
+                "accuracy, clean and under attack, is little more than the share of that class. Train it "
+                "longer, with a smaller learning rate or with balanced classes."
+            )
+            warnings.append(Notice(text, id="majority-class"))
         if self.better_inputs is not None:
             how, accuracy = self.better_inputs
             text = (
@@ -134,8 +172,10 @@ class ModelDiagnosis:
 
 
 def _kind_of(outputs: np.ndarray) -> str:
-    if model_checks.like_probabilities(outputs.astype(np.float64)):
+    if model_checks.like_probabilities(outputs):
         return "probabilities"
+    if model_checks.like_sigmoids(outputs):
+        return "sigmoid outputs"
     return "cosines without a scale" if np.abs(outputs).max() <= 1 + 1e-5 else "logits"
 
 
@@ -152,7 +192,27 @@ def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDi
         accuracy=accuracy,
         better_inputs=None if clean.nonfinite else find_better_inputs(victim, x, y, accuracy),
         nonfinite=clean.nonfinite,
+        only_class=find_only_class(clean.predicted, np.asarray(labels)),
     )
+
+
+def find_only_class(predicted: np.ndarray, labels: np.ndarray) -> tuple[int, float] | None:
+    """The class that is predicted for nearly all images, and for how many percent, if there is one.
+
+    Nearly all: 95% of all images, and 95% of those of other classes, of which there must be ten: a good model
+    on images of mainly one class has none.
+
+    Example:
+
+    >>> find_only_class(np.full(40, 3), np.arange(40) % 10)
+    (3, 100.0)
+    """
+    label = int(np.bincount(predicted).argmax())
+    of_others = predicted[labels != label] == label
+    share = float((predicted == label).mean())
+    if len(of_others) < FEWEST_OTHERS or min(share, of_others.mean()) < NEARLY_ALL:
+        return None
+    return label, 100 * share
 
 
 def find_better_inputs(victim: Victim, x, y, accuracy: float) -> tuple[str, float] | None:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 import keras
 
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
-from athe_tf.models.features import check_classifier, has_softmax, is_softmax_layer, known_graph
+from athe_tf.models.features import (
+    check_classifier,
+    has_softmax,
+    integer_dtype,
+    is_softmax_layer,
+    known_graph,
+)
 from athe_tf.utils.choices import check_input_range
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.keras_compat import all_layers, producer
@@ -17,7 +23,8 @@ def to_logits(model: keras.Model) -> keras.Model:
 
     The softmax may be a layer or the activation of the last layer, also inside a nested model. All other
     layers are shared with `model`, with their weights; a last layer with an activation is replaced by a copy
-    without one. A model without a softmax is returned unchanged.
+    without one. A model without a softmax is returned unchanged. An integer input, which has no gradient,
+    becomes a float32 one, as in `with_input_range`.
 
     Example:
 
@@ -36,6 +43,7 @@ def to_logits(model: keras.Model) -> keras.Model:
             f"The last layer of '{model.name}' is not known: `to_logits` needs a functional or Sequential "
             "model with one input and one output, and an input shape. Remove the softmax in the model's code."
         )
+    model = _with_float_input(model)
     layer, before = producer(model.outputs[0])
     if isinstance(layer, keras.Model):
         inner = to_logits(layer)
@@ -54,11 +62,30 @@ def _rebuilt(model: keras.Model, logits) -> keras.Model:
     return keras.Model(model.inputs[0], logits, name=f"{model.name}_logits")
 
 
+def _with_float_input(model: keras.Model) -> keras.Model:
+    """The same layers, called on float32 images where the model, or one inside it, takes integers."""
+    inside = [one for one in all_layers(model) if isinstance(one, keras.Model)]
+    if not any(map(integer_dtype, inside)):
+        return model
+
+    def floating(tensor):
+        dtype = tensor.dtype if keras.backend.is_float_dtype(tensor.dtype) else "float32"
+        return keras.Input(tensor.shape[1:], dtype=dtype)
+
+    def same(layer):
+        return _with_float_input(layer) if isinstance(layer, keras.Model) else layer
+
+    inputs = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+    images = keras.tree.map_structure(floating, inputs)
+    return keras.models.clone_model(model, input_tensors=images, clone_function=same)
+
+
 def with_input_range(model: keras.Model, input_range: Sequence[float]) -> keras.Model:
     """A classifier that takes images in [0, 1], from one that takes another range, such as 0 to 255.
 
     Everything else in this library takes images in [0, 1], where the radius of an attack is measured. The
-    returned model rescales its input and shares the layers of `model`.
+    returned model rescales its input and shares the layers of `model`. If that takes integers, such as uint8,
+    which have no gradient, its layers are called on float32 images instead: whole numbers give the same.
 
     Example:
 
@@ -76,7 +103,7 @@ def with_input_range(model: keras.Model, input_range: Sequence[float]) -> keras.
     low, high = input_range
     images = keras.Input(model.input_shape[1:], name="image")
     rescaled = keras.layers.Rescaling(high - low, low, dtype="float32", name="input_range")(images)
-    return keras.Model(images, model(rescaled), name=model.name)
+    return keras.Model(images, _with_float_input(model)(rescaled), name=model.name)
 
 
 def ensemble_of(members: Sequence[keras.Model], name: str = "ensemble") -> keras.Model:

@@ -6,7 +6,7 @@ import keras
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.keras_compat import producer
+from athe_tf.utils.keras_compat import all_layers, producer
 
 
 class Head(NamedTuple):
@@ -76,6 +76,36 @@ def check_classifier(model: keras.Model) -> None:
         f"Expected a classifier with one input and one vector of logits. Received: the model '{model.name}' "
         f"from {shapes[0]} to {shapes[1]}. Make one: keras.Model(images, logits).",
     )
+
+
+def integer_dtype(model) -> str | None:
+    """The dtype of a model's input if it is not a floating-point one; `None` if it is, or is not known.
+
+    Example:
+
+    >>> integer_dtype(keras.Sequential([keras.Input((8, 8, 1), dtype="uint8"), keras.layers.Flatten()]))
+    'uint8'
+    """
+    dtypes = [keras.backend.standardize_dtype(one.dtype) for one in getattr(model, "inputs", None) or ()]
+    return next((dtype for dtype in dtypes if not keras.backend.is_float_dtype(dtype)), None)
+
+
+def check_float_input(model: keras.Model) -> None:
+    """Raises `InputError` if a model, or one inside it, takes integers: they have no gradient.
+
+    Example:
+
+    >>> check_float_input(athe_tf.models.build("small_cnn", 10, input_shape=(8, 8, 1)))
+    """
+    for one in all_layers(model):
+        dtype = integer_dtype(one) if isinstance(one, keras.Model) else None
+        where = "" if one is model else f" contains the model '{one.name}', which"
+        check(
+            dtype is None,
+            f"The model '{model.name}'{where} takes images of dtype {dtype}, and integers have no gradient. "
+            "Expected a floating-point input. Use net = athe_tf.models.with_input_range(model, "
+            f"{'(0, 255)' if one is model else '(0, 1)'}), which shares its layers.",
+        )
 
 
 def embedding_model(model: keras.Model) -> keras.Model:

@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import keras
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.digest import keras_digest, keras_state
-from athe_tf.models.features import Head, find_head
+from athe_tf.models.features import Head, check_float_input, find_head
 from athe_tf.utils.errors import InputError, NotApplicable
 
 # The arguments that a victim has as attributes.
@@ -105,7 +105,15 @@ class Victim:
 
     def logits(self, x):
         """Logits in `attack_dtype`, whatever the model computes in."""
-        return tf.cast(self._logits(x), attack_dtype(x))
+        outputs = self._logits(x)
+        if isinstance(outputs, (Mapping, list, tuple)):
+            names = [repr(name) for name in outputs] if isinstance(outputs, Mapping) else []
+            raise InputError(
+                f"The model '{self.name}' must return one tensor, its logits. Received several outputs: a "
+                f"{type(outputs).__name__} of {', '.join(names) or len(outputs)}. Choose one, such as "
+                f"lambda x: model(x)[{names[0] if names else 0}]."
+            )
+        return tf.cast(outputs, attack_dtype(x))
 
     @functools.cached_property
     def compiled_logits(self):
@@ -187,6 +195,7 @@ def victim_of(model, num_classes: int | None = None) -> Victim:
     state, kept = keras_state(model), vars(model).get(_KEPT)
     if kept is not None and kept.owner() is model and state is not None and kept.state == state:
         return kept.victim
+    check_float_input(model)
     made = keras_victim(model, find_head(model))
     if state is not None:
         # Past Keras, which would track an attribute that is set the usual way.

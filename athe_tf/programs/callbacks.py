@@ -30,6 +30,23 @@ from athe_tf.utils.number_format import format_duration
 
 #: Which of several epochs with the highest accuracy is kept, as `best.json` says it.
 TIES = "last"
+# On fewer validation images, two epochs a few points apart cannot be told from chance.
+FEW_IMAGES = 200
+
+
+def few_images(count: int | None) -> str:
+    """A note if epochs are chosen on few validation images, else empty.
+
+    Example:
+
+    >>> few_images(30)
+    'Chosen on 30 validation images only: epochs that differ by a few points cannot be told apart.'
+    """
+    few = count is not None and count < FEW_IMAGES
+    text = (
+        f"Chosen on {count} validation images only: epochs that differ by a few points cannot be told apart."
+    )
+    return text if few else ""
 
 
 class RunCallback(keras.callbacks.Callback):
@@ -83,9 +100,16 @@ class BestKeeper(RunCallback):
     lower learning rate.
     """
 
-    def __init__(self, path, progress: RunProgress, writes: bool = True, chosen_by: str = "robust"):
+    def __init__(
+        self,
+        path,
+        progress: RunProgress,
+        writes: bool = True,
+        chosen_by: str = "robust",
+        images: int | None = None,
+    ):
         super().__init__(path, progress, writes)
-        self.chosen_by = chosen_by
+        self.chosen_by, self.note = chosen_by, few_images(images)
         self.value_path = self.path.with_suffix(".json")
 
     def on_train_begin(self, logs=None):
@@ -106,7 +130,8 @@ class BestKeeper(RunCallback):
                 return
             with replacing(self.path) as temporary:
                 self.model.save(temporary)
-            write_text(self.value_path, json.dumps({"value": float(value), "epoch": epoch + 1, "ties": TIES}))
+            kept = {"value": float(value), "epoch": epoch + 1, "ties": TIES}
+            write_text(self.value_path, json.dumps(kept | ({"note": self.note} if self.note else {})))
 
 
 class EarlyStopping(keras.callbacks.Callback):

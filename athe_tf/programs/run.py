@@ -170,6 +170,7 @@ class Run:
         """The callbacks, in order; averaging and the guard come before the metrics are recorded."""
         config, progress, writes = self.config, self.progress, self.distribution.is_chief
         chosen_by = self.trainer.options.chosen_by
+        kept = self.workdir.best, progress, writes, chosen_by
         found: list = [self.trainer.average] if isinstance(self.trainer.average, SWA) else []
         if config.guarded_drop:
             # It always probes the first training batch.
@@ -178,7 +179,7 @@ class Run:
             guarded = config.guarded_drop, self.workdir.previous_epoch, progress, self.distribution
             found.append(callbacks.OverfittingGuard(batch, attack, *guarded))
         found.append(callbacks.Records(self.workdir.metrics, progress, writes))
-        found.append(callbacks.BestKeeper(self.workdir.best, progress, writes, chosen_by))
+        found.append(callbacks.BestKeeper(*kept, images=self._validation_images))
         if config.ensemble and writes:
             found.append(callbacks.PeriodKeeper(self.workdir.periods, progress, config.period_ends))
         if config.early_stopping is not None:
@@ -200,7 +201,12 @@ class Run:
                 f"Best {self.trainer.options.chosen_by} validation accuracy {100 * progress.best:.1f}% "
                 f"after epoch {progress.best_epoch}: {workdir.best}"
             )
-        self.write(f"Last model: {workdir.final}, exported to {workdir.saved_model}.")
+        note = callbacks.few_images(self._validation_images) if progress.best is not None else ""
+        self.write(f"Last model: {workdir.final}, exported to {workdir.saved_model}. {note}".rstrip())
+
+    @property
+    def _validation_images(self) -> int | None:
+        return None if self.splits.validation is None else len(self.splits.validation)
 
     def finish_ensemble(self) -> None:
         """Writes the ensemble of the periods, and reports its accuracy on the validation images."""

@@ -15,7 +15,7 @@ from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.results.file_format import Corruptions, CurvePoint
 from athe_tf.results.result import Result
-from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence
+from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence, majority_sentence
 from athe_tf.utils.number_format import format_duration, format_number
 
 # Passes are averages over the images that were attacked.
@@ -38,9 +38,9 @@ def attacks(evaluation: SavedEvaluation) -> list[Markup]:
         "intervals (Wilson). In the worst case, an image counts only if it survives every attack."
     )
     chart = bar_chart(bars(result), "Accuracy by attack")
-    rounded = eight_bit_sentence(result.eight_bit)
-    text = tag("p", rounded) if rounded else Markup("")
-    return [figure(chart, caption), attack_tables(result), text, remarks(result)]
+    sentences = majority_sentence(result), eight_bit_sentence(result.eight_bit)
+    texts = [tag("p", text) for text in sentences if text]
+    return [figure(chart, caption), attack_tables(result), *texts, remarks(result)]
 
 
 def bars(result: Result) -> list[Bar]:

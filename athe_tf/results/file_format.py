@@ -131,9 +131,12 @@ EightBitCounts.__doc__ = "How many adversarial examples were rounded to 8 bits, 
 
 EightBit = TypedDict("EightBit", {
     "tested": Positive, "still_adversarial": Count, "accuracy": Share, "interval": Interval,
-    "flags": NotRequired[Flags],
+    "flags": NotRequired[Flags], "upper_bound": NotRequired[Truth],
 })  # fmt: skip
-EightBit.__doc__ = "The worst case if adversarial examples are rounded to 8 bits."
+EightBit.__doc__ = (
+    "The worst case of 8-bit images: of rounded adversarial examples and, unless it is an 'upper_bound', of "
+    "an attack on 8-bit images where rounding lost them."
+)
 
 Stage = TypedDict("Stage", {"name": Text, "accuracy": Share, "seconds": Seconds})
 Stage.__doc__ = "A stage of a cascade."

@@ -11,15 +11,18 @@ WARNINGS = {
     "nan-logits": "The model gives logits that are not finite; such images count as misclassified.",
     "nonfinite-gradients": "Gradients were not finite, so that attacks did not move.",
     "masked-gradients": "A converted file seems more robust than the model that it was made of.",
+    "majority-class": "The model predicts one class for nearly all images, whatever they show.",
     "no-parent": "A file without gradients was attacked without the model that it was made of.",
     "probabilities": "The outputs look like probabilities, and attacks expect logits.",
     "randomized-model": "The logits change from pass to pass, so an image may survive by luck.",
+    "radius-not-covered": "No attack covered all images at the radius and in the norm of the evaluation.",
     "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
+    "sigmoid-outputs": "The outputs look like those of a sigmoid per class, and attacks expect logits.",
     "single-shard": "The numbers cover only one shard of the images.",
     "zero-gradients": "Gradients were zero, so that attacks did not move.",
 }
 #: The warnings that a verdict repeats, because without them it would be read as true.
-IN_VERDICT = ("nan-logits", "nonfinite-gradients", "zero-gradients")
+IN_VERDICT = ("majority-class", "nan-logits", "nonfinite-gradients", "radius-not-covered", "zero-gradients")
 
 
 class Notice(str):

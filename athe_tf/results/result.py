@@ -16,7 +16,7 @@ from athe_tf.jobs.ownership import check_ours
 from athe_tf.results import file_format
 from athe_tf.results.attack_outcome import AttackOutcome, derived
 from athe_tf.results.file_format import FORMAT
-from athe_tf.results.intervals import interval_of, per_class
+from athe_tf.results.intervals import interval_of, per_class, wilson_interval
 from athe_tf.results.json_files import read_json
 from athe_tf.results.notices import IN_VERDICT, UNNAMED, Notice
 from athe_tf.results.pictures import EXAMPLES, read_examples
@@ -30,6 +30,8 @@ from athe_tf.version import __version__
 EVALUATION = "evaluation.json"
 # Radii that differ by less are the same.
 CLOSE = 1e-9
+#: The name of the attack on 8-bit images, where rounding loses adversarial examples.
+EIGHT_BIT_ATTACK = "8-bit pgd-40x3"
 
 
 @dataclasses.dataclass(repr=False)
@@ -164,6 +166,16 @@ class Result:
         """The 95% confidence interval of the worst case."""
         return self._worst_case[1] if self.counted else None
 
+    @property
+    def robust_to_rounded(self) -> np.ndarray:
+        """`robust`, if adversarial examples are rounded to 8 bits."""
+        return self._survivors([a for a in self.counted if a.eight_bit is not None], "robust_to_eight_bit")
+
+    @property
+    def lost_by_rounding(self) -> np.ndarray:
+        """Which images have an adversarial example, but none that is left after rounding to 8 bits."""
+        return self.robust_to_rounded & ~self.robust
+
     @derived
     def eight_bit(self) -> file_format.EightBit:
         """What is left of the adversarial examples in the worst case when they are rounded to 8 bits.
@@ -174,12 +186,16 @@ class Result:
         counts = [one.eight_bit_counts for _, one in rounded if one.eight_bit_counts]
         if not any(each["tested"] for each in counts):
             return {}  # type: ignore[typeddict-item]
-        robust = self._survivors([one for _, one in rounded], "robust_to_eight_bit")
+        searched = [one for one in self.attacks if one.name == EIGHT_BIT_ATTACK and one.robust is not None]
+        robust = self.robust_to_rounded
+        for one in searched:
+            robust = robust & one.robust
         return {
             "tested": sum(each["tested"] for each in counts),
             "still_adversarial": sum(each["still_adversarial"] for each in counts),
             "accuracy": float(robust.mean()), "interval": interval_of(robust),
             "flags": {one.name: _bits(flags) for flags, one in rounded},
+            "upper_bound": not searched and bool(self.lost_by_rounding.any()),
         }  # fmt: skip
 
     @derived
@@ -207,6 +223,40 @@ class Result:
             "count": np.bincount(self.labels, minlength=self.classes).tolist(),
         }
 
+    @property
+    def majority(self) -> tuple[int, float] | None:
+        """The most frequent class and its share; `None` unless the classes are clearly unequal.
+
+        They are if its share exceeds that of equal classes by five points, and by more than chance: the 95%
+        interval lies above it too.
+        """
+        if self.per_class is None or not self.classes:
+            return None
+        counts = self.per_class["count"]
+        most, equal = int(np.argmax(counts)), 1 / self.classes
+        share, low = counts[most] / max(sum(counts), 1), wilson_interval(counts[most], max(sum(counts), 1))[0]
+        return (most, share) if share >= equal + 0.05 and low > equal else None
+
+    @property
+    def covered(self) -> float | None:
+        """The largest radius at which an attack of the worst case covers all images; `None` without one."""
+        radii = [self.epsilon_of(one) for one in self.counted if one.image_count >= self.examples]
+        return max(radii, default=None)
+
+    def not_covered(self) -> Notice | None:
+        """A warning if attacks were run, but none on all images in the threat model of the evaluation."""
+        covered, headline = self.covered, f"{self.norm} {self.epsilon_text}"
+        if not self.ran or (covered is not None and covered > self.epsilon - CLOSE):
+            return None
+        where = (
+            f"beyond {self.norm} {format_number(covered)}" if covered is not None else f"within {headline}"
+        )
+        text = (
+            f"No attack was run on all images {where}, so the robustness within {headline} is unknown and "
+            "may be far lower. Give attacks by name, or in the norm and at the epsilon of the evaluation."
+        )
+        return Notice(text, id="radius-not-covered")
+
     @derived
     def verdict(self) -> str:
         """The result in one or two sentences."""
@@ -214,25 +264,34 @@ class Result:
         if not self.counted and self.corruptions is not None:
             return f"{clean}, and {self.corruptions['mca']:.1%} under common corruptions. No attack was run."
         if not self.counted:
-            return f"{clean}. No attack was run within the threat model, so robustness is unknown."
+            text = f"{clean}. No attack was run within the threat model, so robustness is unknown."
+            return " ".join([text, *self._said(("majority-class", "nan-logits"))])
         share, (low, high) = self._worst_case
         count = len(self.counted)
         attacks = f"all {count} attacks" if count > 1 else self.counted[0].name
         text = (
             f"{clean}, and {share:.1%} (95% interval {100 * low:.1f} to "
-            f"{100 * high:.1f}%) withstand {attacks} within {self.norm} {self.epsilon_text}."
+            f"{100 * high:.1f}%) withstand {attacks} within {self.norm} {self.covered_radius}."
         )
-        return f"{text} {self._doubts()}".rstrip()
+        return " ".join(filter(None, [text, *self._said(), self._doubts()]))
+
+    @property
+    def covered_radius(self) -> str:
+        """The radius that the worst case is about."""
+        reached = max(map(self.epsilon_of, self.counted), default=self.epsilon)
+        return self.epsilon_text if reached > self.epsilon - CLOSE else format_number(reached)
+
+    def _said(self, ids=IN_VERDICT) -> list[str]:
+        """What the headline must say itself: the first sentences of some warnings."""
+        found = [one for one in self.warnings if getattr(one, "id", UNNAMED) in ids]
+        return [f"{one.partition('. ')[0].rstrip('.')}." for one in found]
 
     def _doubts(self) -> str:
         failed = [check["name"] for check in self.checks if check["status"] == "failed"]
         if failed:
             what = "A sanity check failed" if len(failed) == 1 else f"{len(failed)} sanity checks failed"
             return f"{what}, so do not rely on this number yet: {'; '.join(failed)}."
-        doubts = [str(one) for one in self.warnings if getattr(one, "id", UNNAMED) in IN_VERDICT]
-        return " ".join(doubts) or (
-            "Read the warnings before you rely on this number." if self.warnings else ""
-        )
+        return "Read the warnings before you rely on this number." if self.warnings else ""
 
     def _survivors(self, attacks: list[AttackOutcome], flags: str = "robust") -> np.ndarray:
         survive = self.correct.copy()

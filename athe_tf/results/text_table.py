@@ -18,6 +18,8 @@ def text_table(result: "Result") -> str:
         f"{result.model} on {result.examples} images of {result.dataset}",
         f"{result.norm}, epsilon {result.epsilon_text}, seed {result.seed}",
     ]
+    majority = majority_sentence(result)
+    lines += [] if majority is None else [majority]
     sentences = eight_bit_sentence(result.eight_bit), conversion_sentence(result.conversion)
     blocks = [_accuracies(result), *([text] for text in sentences if text), _cascades(result), _curve(result)]
     blocks += [_checks(result), _corruptions(result), _transfer(result), _verification(result)]
@@ -37,7 +39,8 @@ def _accuracies(result: "Result") -> list[str]:
         rows.append((attack.name, shown, _remark(attack, result)))
     if result.worst_case_accuracy is not None:
         shown = _share(result.worst_case_accuracy, result.worst_case_interval)
-        rows.append(("worst case", shown, "per-image worst case over all attacks"))
+        covers = "" if result.covered_radius == result.epsilon_text else f" up to {result.covered_radius}"
+        rows.append(("worst case", shown, f"per-image worst case over all attacks{covers}"))
     width = max(12, *(len(row[0]) for row in rows))
     lines = [f"{'attack':<{width}}  accuracy   95% interval   time, forward + backward passes"]
     for label, shown, remark in rows:
@@ -65,8 +68,17 @@ def _remark(attack: "AttackOutcome", result: "Result") -> str:
     if attack.image_count < result.examples:
         parts.append(f"first {attack.image_count} images")
     if not attack.in_worst_case:
-        parts.append("another threat model: not in the worst case")
+        eight_bit = attack.name.startswith("8-bit ")
+        parts.append(f"{'8-bit images' if eight_bit else 'another threat model'}: not in the worst case")
     return ", ".join(parts)
+
+
+def majority_sentence(result: "Result") -> str | None:
+    """What always predicting the most frequent class reaches; `None` if classes are about equal."""
+    if result.majority is None:
+        return None
+    label, share = result.majority
+    return f"Class {label} has {share:.1%} of the images: always predicting it is right for as many."
 
 
 def eight_bit_sentence(found: EightBit | None) -> str | None:
@@ -76,15 +88,16 @@ def eight_bit_sentence(found: EightBit | None) -> str | None:
 
     >>> eight_bit_sentence({"tested": 8, "still_adversarial": 6, "accuracy": 0.25, "interval": [0.1, 0.5]})
     'Rounded to 8 bits, as PNG stores images, 6 of 8 adversarial examples (75.0%) still fool the model: \
-the worst case is 25.00%.'
+the worst case of 8-bit images is at most 25.00%, an upper bound.'
     """
     if not found:
         return None
-    share = found["still_adversarial"] / found["tested"]
+    share, accuracy = found["still_adversarial"] / found["tested"], f"{100 * found['accuracy']:.2f}%"
+    bound = found.get("upper_bound", True)  # older files have no attack on 8-bit images
     return (
         f"Rounded to 8 bits, as PNG stores images, {found['still_adversarial']:,} of {found['tested']:,} "
-        f"adversarial examples ({100 * share:.1f}%) still fool the model: the worst case is "
-        f"{100 * found['accuracy']:.2f}%."
+        f"adversarial examples ({100 * share:.1f}%) still fool the model: the worst case of 8-bit images is "
+        f"{f'at most {accuracy}, an upper bound' if bound else accuracy}."
     )
 
 

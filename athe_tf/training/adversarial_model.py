@@ -10,7 +10,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.gradient import PGD
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
-from athe_tf.models.features import Head, check_classifier, find_head, has_softmax
+from athe_tf.models.features import Head, check_classifier, check_float_input, find_head, has_softmax
 from athe_tf.models.victim import Victim, keras_victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
@@ -149,6 +149,7 @@ class AdversarialModel(ModelWithStepLogs):
         self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm)
         self.net = net
         check_classifier(net)
+        check_float_input(net)
         self.head, self._features = find_head(net)
         check(
             not has_softmax(self.head),

@@ -7,6 +7,7 @@ whoever takes the value in Python checks it with the same rule and the same word
 import dataclasses
 import inspect
 import math
+import numbers
 import operator
 import types
 import typing
@@ -88,7 +89,7 @@ def check_option(options_class, name: str, value, display_name: str | None = Non
             f"{display_name} must be a text without line breaks and other control characters. Received: "
             f"{text!r}. Rename the file or folder.",
         )
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
         bounds = _bounds(rules)
         check(
             not bounds or _within(value, rules),
@@ -115,7 +116,7 @@ def _number(value) -> str:
 def _within(value, rules) -> bool:
     """Whether a number is finite and within all bounds that there are."""
     tests = (("ge", operator.ge), ("gt", operator.gt), ("lt", operator.lt))
-    finite = isinstance(value, int) or math.isfinite(value)  # a large integer is no float
+    finite = isinstance(value, numbers.Integral) or math.isfinite(value)  # a large integer is no float
     return finite and all(rules.get(name) is None or test(value, rules[name]) for name, test in tests)
 
 
@@ -126,6 +127,25 @@ def check_options(options, display_name: Callable[[str], str] = str, table=None)
     """
     for field in dataclasses.fields(table or options):
         check_option(type(options), field.name, getattr(options, field.name), display_name(field.name))
+
+
+def check_arguments(table, **values) -> None:
+    """Checks the arguments of a function that are options of a table, whole numbers by their type too.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     batch_size: int = option(128, "Images that go through the model at once.", gt=0)
+    >>> check_arguments(Options, batch_size=64)
+    """
+    for name, value in values.items():
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        check(
+            whole or value is None or field_type(table, name) is not int,
+            f"{name} must be a whole number. Received: {name}={value!r}.",
+        )
+        check_option(table, name, value)
 
 
 def seed_option(help: str) -> Any:

@@ -7,6 +7,7 @@ import pytest
 import athe_tf
 from athe_tf.evaluation import attack_run
 from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.results.result import EIGHT_BIT_ATTACK
 
 PIXELS, GREY = 10, 100
 # How many levels the sum of the pixels lies above the decision boundary, rounded down; one image is wrong.
@@ -101,3 +102,52 @@ def test_an_attack_without_a_ball_is_rounded_to_the_nearest_levels():
     found = evaluated(0.4, attacks=["spatial"])["spatial"]
     np.testing.assert_array_equal(found.found, MARGINS >= 0)
     np.testing.assert_array_equal(found.eight_bit, MARGINS >= 0)
+
+
+# Examples of this attack lie just beyond the boundary, so rounding loses some that the grid has.
+def shallow(levels, **settings):
+    return evaluated(levels, attacks=["deepfool-20"], **settings)
+
+
+def test_what_rounding_loses_is_searched_for_among_eight_bit_images():
+    """DeepFool stops just beyond the boundary. On the grid, pixels move by whole levels: closed form."""
+    result = shallow(2.9)
+    searched, best = result[EIGHT_BIT_ATTACK], (MARGINS >= 0) & ~broken_by(2)
+    np.testing.assert_array_equal(searched.robust, best)
+    assert result.lost_by_rounding[searched.found].all() and searched.found.any()
+    assert result.eight_bit["accuracy"] == pytest.approx(best.mean()) and not result.eight_bit["upper_bound"]
+    assert not searched.in_worst_case and searched.gradients > 0
+    assert result.worst_case_accuracy == pytest.approx(np.mean((MARGINS >= 0) & ~broken_by(2.9)))
+    assert f"the worst case of 8-bit images is {100 * best.mean():.2f}%." in repr(result)
+    assert "8-bit images: not in the worst case" in repr(result)
+
+
+def test_without_a_search_the_worst_case_of_eight_bits_is_called_an_upper_bound():
+    for other in (
+        evaluated(1.4 * PIXELS**0.5, "l2"),
+        athe_tf.evaluate(
+            model(),
+            (images() + np.float32(0.1 / 255), LABELS),
+            epsilon=1.4 / 255,
+            attacks=["fgsm"],
+            checks=False,
+        ),
+        evaluated(1.4, options=EvaluationOptions(max_passes=20)),
+    ):
+        assert other.lost_by_rounding.any() and EIGHT_BIT_ATTACK not in [one.name for one in other.attacks]
+        assert other.eight_bit["upper_bound"] and ", an upper bound." in repr(other)
+    assert not evaluated(1.0).eight_bit["upper_bound"]  # nothing is lost
+
+
+def test_the_search_resumes_and_its_shards_are_merged(tmp_path):
+    whole = shallow(2.9)
+    folders = [tmp_path / f"{number}" for number in (1, 2)]
+    for number, folder in enumerate(folders, start=1):
+        for _ in ("run", "read back"):
+            part = shallow(2.9, options=EvaluationOptions(state=folder, shard=f"{number}/2"))
+    rows = np.arange(1, len(MARGINS), 2)
+    np.testing.assert_array_equal(part[EIGHT_BIT_ATTACK].robust, whole[EIGHT_BIT_ATTACK].robust[rows])
+    merged = shallow(2.9, options=EvaluationOptions(shards=folders))
+    assert merged.eight_bit == whole.eight_bit
+    np.testing.assert_array_equal(merged[EIGHT_BIT_ATTACK].robust, whole[EIGHT_BIT_ATTACK].robust)
+    assert merged[EIGHT_BIT_ATTACK].gradients == whole[EIGHT_BIT_ATTACK].gradients

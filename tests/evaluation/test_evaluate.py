@@ -12,6 +12,7 @@ from athe_tf import attacks
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.evaluation.options import EvaluationOptions
+from athe_tf.evaluation.protocols import AttackSpec
 from athe_tf.report.reading import schema
 from athe_tf.results.intervals import wilson_interval
 from athe_tf.results.json_files import check_schema
@@ -396,3 +397,152 @@ def test_a_model_is_opened_from_a_path_and_a_run_is_its_best_model(linear, tmp_p
     np.testing.assert_array_equal(from_run.robust, from_file.robust)
     with pytest.raises(InputError, match="There is no model at"):
         athe_tf.evaluate(tmp_path / "nothing.keras", (IMAGES, y), **settings)
+
+
+def settings(**changed):
+    return {"attacks": ["fgsm"], "epsilon": 0.1, "checks": False, **changed}
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        attacks.PGD(0.1, steps=2, targeted=True),
+        "pgd-2(targeted=True)",
+        attacks.APGD(0.1, steps=2, targeted=True),
+        attacks.AutoAttack(0.1, version="custom", attacks=[attacks.BIM(0.1, targeted=True)]),
+    ],
+)
+def test_a_targeted_attack_is_refused(linear, attack):
+    with pytest.raises(InputError, match="targeted. Expected untargeted attacks.*Attack.run"):
+        athe_tf.evaluate(linear, IMAGES, predictions(linear, IMAGES), **settings(attacks=[attack]))
+
+
+def test_an_attack_at_a_smaller_radius_does_not_decide_the_headline(linear):
+    y = predictions(linear, IMAGES)
+    small = attacks.CWLinf(0.01, steps=5)
+    result = athe_tf.evaluate(linear, IMAGES, y, **settings(epsilon=0.2, attacks=[small]))
+    assert [one.id for one in result.warnings] == ["radius-not-covered"]
+    assert "withstand cw-linf @ 0.01 within linf 0.01. No attack was run on all" in result.verdict
+    assert "the robustness within linf 0.2 is unknown" in result.verdict
+    assert "over all attacks up to 0.01" in repr(result)
+    both = athe_tf.evaluate(linear, IMAGES, y, **settings(epsilon=0.2, attacks=[small, "fgsm"]))
+    assert not both.warnings and "within linf 0.2." in both.verdict
+    assert both.worst_case_accuracy == np.mean(both["cw-linf @ 0.01"].robust & both["fgsm"].robust)
+
+
+def test_attacks_in_another_norm_or_on_a_few_images_do_not_cover_the_headline(linear):
+    y = predictions(linear, IMAGES)
+    other = athe_tf.evaluate(linear, IMAGES, y, **settings(attacks=[attacks.PGD(0.1, "l2", steps=2)]))
+    assert [one.id for one in other.warnings] == ["radius-not-covered"]
+    assert other.worst_case_accuracy is None and "robustness is unknown" in other.verdict
+    few = athe_tf.evaluate(linear, IMAGES, y, **settings(attacks=[AttackSpec("fgsm", limit=10)]))
+    assert [one.id for one in few.warnings] == ["radius-not-covered"]
+
+
+@pytest.mark.parametrize("name", ["max_examples", "batch_size"])
+@pytest.mark.parametrize("value", [-5, 0, np.int64(-1), 2.5, "3", True])
+def test_numbers_of_images_are_checked_as_on_the_command_line(linear, name, value):
+    y = predictions(linear, IMAGES)
+    with pytest.raises(InputError, match=f"{name} must be"):
+        athe_tf.evaluate(linear, IMAGES, y, **settings(**{name: value}))
+    if name == "batch_size":
+        with pytest.raises(InputError, match="Expected an integer of at least 1"):
+            attacks.FGSM(0.1).run(linear, IMAGES, y, batch_size=value)
+
+
+LEVELS = np.rint(255 * IMAGES).astype("uint8")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("form", ["dict", "tuple", "column of labels"])
+def test_data_sets_are_read_in_the_form_of_tfds_and_without_batches(linear, dtype, batched, form):
+    y = predictions(linear, LEVELS / np.float32(255))
+    x = LEVELS if dtype == "uint8" else LEVELS / np.float32(255)
+    parts = {"image": x, "label": y, "id": np.arange(60)}
+    labels = y if form == "tuple" else y[:, np.newaxis]
+    data = tf.data.Dataset.from_tensor_slices(parts if form == "dict" else (x, labels))
+    result = athe_tf.evaluate(linear, data.batch(7) if batched else data, **settings(max_examples=50))
+    plain = athe_tf.evaluate(linear, LEVELS[:50] / np.float32(255), y[:50], **settings())
+    assert result.clean_accuracy == 1.0 and result.examples == 50
+    np.testing.assert_array_equal(result["fgsm"].robust, plain["fgsm"].robust)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ((IMAGES, np.zeros(60, int), np.ones(60)), "Expected a tf.data.Dataset of .image, label."),
+        (IMAGES, "Expected a tf.data.Dataset"),
+        ({"picture": IMAGES, "label": np.zeros(60, int)}, "'image' and 'label'. Received.*picture"),
+        (((LEVELS > 128).astype("uint8"), np.zeros(60, int)), "nothing but 0 and 1"),
+        ((255 * IMAGES, np.zeros(60, int)), "Divide them by 255"),
+    ],
+)
+def test_data_sets_of_other_elements_are_refused(linear, parts, message):
+    with pytest.raises(InputError, match=message):
+        athe_tf.evaluate(linear, tf.data.Dataset.from_tensor_slices(parts), **settings())
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (
+            lambda z: {"logits": z, "other": z},
+            r"one tensor.*dict of 'logits', 'other'.*model\(x\)\['logits'\]",
+        ),
+        (lambda z: [z, z], r"one tensor.*list of 2.*model\(x\)\[0\]"),
+        (lambda z: z[:, :1], "has one output per image. Expected one logit for each of at least 2 classes"),
+        (lambda z: tf.nn.softmax(z), "probabilities"),
+        (lambda z: tf.nn.softmax(tf.cast(z, tf.float16)), "probabilities"),
+        (lambda z: tf.nn.softmax(tf.cast(z, tf.bfloat16)), "probabilities"),
+    ],
+)
+def test_outputs_that_are_no_logits_are_named(linear, outputs, message):
+    y = predictions(linear, IMAGES)
+    with pytest.raises(InputError, match=message):
+        athe_tf.evaluate(lambda x: outputs(linear(x)), IMAGES, y, **settings())
+
+
+def test_half_precision_logits_are_no_probabilities_and_sigmoids_are_named(linear):
+    y = predictions(linear, IMAGES)
+    result = athe_tf.evaluate(lambda x: tf.cast(linear(x), tf.bfloat16), IMAGES, y, **settings())
+    assert not result.warnings
+    found = athe_tf.evaluate(lambda x: tf.sigmoid(linear(x)), IMAGES, y, **settings()).warnings
+    assert [one.id for one in found] == ["sigmoid-outputs"]
+
+
+def test_channels_in_the_wrong_place_are_named(linear):
+    y = predictions(linear, IMAGES)
+    with pytest.raises(InputError, match=r"channels are in the wrong place. Wrap it.*\[0, 3, 1, 2\]"):
+        athe_tf.evaluate(lambda x: linear(tf.ensure_shape(tf.transpose(x, [0, 2, 3, 1]), [None, 4, 5, 2])),
+                         IMAGES, y, **settings())  # fmt: skip
+    with pytest.raises(InputError, match=r"Move the channels of the images.*transpose\(0, 2, 3, 1\)"):
+        images = IMAGES.transpose(0, 3, 1, 2)
+        athe_tf.evaluate(lambda x: linear(tf.ensure_shape(x, [None, 4, 5, 2])), images, y, **settings())
+
+
+def test_a_model_that_predicts_one_class_is_said_so_in_the_verdict(linear):
+    y = np.arange(60) % 5
+    result = athe_tf.evaluate(lambda x: linear(x) * 1e-3 + [0, 0, 0, 9.0, 0], IMAGES, y, **settings())
+    assert [one.id for one in result.warnings] == ["majority-class"]
+    assert "The model predicts class 3 for 100% of the images" in result.verdict
+    assert result.clean_accuracy == 0.2 and result.majority is None
+    # A model that is right about images of one class only is not blamed.
+    right = athe_tf.evaluate(lambda x: linear(x) * 1e-3 + [0, 0, 0, 9.0, 0], IMAGES, 0 * y + 3, **settings())
+    assert not right.warnings
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ([40, 5, 5, 5, 5], True),
+        ([12, 12, 12, 12, 12], False),
+        ([14, 12, 12, 11, 11], False),  # less than five points above 20%
+        ([16, 11, 11, 11, 11], False),  # six points above, which chance explains: from 17.1%
+        ([22, 10, 10, 9, 9], True),  # 36.7%, from 25.6%
+    ],
+)
+def test_the_share_of_the_largest_class_is_shown_if_classes_are_unequal(linear, counts, shown):
+    result = athe_tf.evaluate(linear, IMAGES, np.repeat(np.arange(5), counts), **settings())
+    sentence = f"Class 0 has {counts[0] / 60:.1%} of the images"
+    assert (sentence in repr(result)) == (sentence in athe_tf.report.render(result)) == shown

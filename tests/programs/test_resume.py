@@ -267,6 +267,15 @@ def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
     assert json.loads(path.with_suffix(".json").read_text()) == {"value": 0.6, "epoch": 2, "ties": "last"}
 
 
+@pytest.mark.parametrize(("images", "noted"), [(30, True), (199, True), (200, False), (None, False)])
+def test_an_epoch_that_was_chosen_on_few_images_has_a_note(tmp_path, images, noted):
+    keeper = BestKeeper(tmp_path / "best.keras", RunProgress(), images=images)
+    keeper.set_model(tiny_net())
+    keeper.on_epoch_end(0, {"val_robust_accuracy": 0.5})
+    note = json.loads((tmp_path / "best.json").read_text()).get("note", "")
+    assert bool(note) == noted and (not noted or f"Chosen on {images} validation images only" in note)
+
+
 def test_the_later_of_equal_epochs_is_kept(tmp_path):
     path = tmp_path / "best.keras"
     keeper = BestKeeper(path, RunProgress())

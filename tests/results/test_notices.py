@@ -49,12 +49,12 @@ def test_no_plain_text_is_added_to_the_warnings_of_a_result():
 
 
 def test_warnings_about_a_model_have_ids():
-    logits = [[0.9, -0.2]], [[20.0, 1.0]], [[0.5, 0.5]]
+    logits = [[0.9, -0.2]], [[20.0, 1.0]], [[0.5, 0.5]], [[0.9, 0.5]]
     scales = [notice for each in logits for notice in scale_warnings(each, [0])]
-    diagnosis = ModelDiagnosis("logits", 0.0, scales, False, 0.1, ("scaled to [-1, 1]", 0.9))
+    diagnosis = ModelDiagnosis("logits", 0.0, scales, False, 0.1, ("scaled to [-1, 1]", 0.9), (3, 100.0))
     parent = converted_model._masking(0.5, 0.4)
     found = [*diagnosis.warnings, LOGARITHMS, converted_model.WITHOUT_PARENT, *parent]
-    assert {one.id for one in found} <= WARNINGS.keys() and len(found) == 8
+    assert {one.id for one in found} <= WARNINGS.keys() and len(found) == 10
 
 
 def test_the_warning_of_a_shard_has_an_id(tmp_path):

@@ -19,7 +19,7 @@ from athe_tf.saving.opening import victim as as_victim
 from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import checked_batch
 from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
@@ -251,6 +251,7 @@ class Attack(ReprFromArguments):
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
         """
+        check_integer("batch_size", batch_size, 1)
         victim = victim_of(model) if callable(model) else as_victim(model)
         if precomputed is None:
             x, y = checked_batch(x, y, victim.num_classes)

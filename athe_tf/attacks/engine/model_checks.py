@@ -14,6 +14,8 @@ SATURATED_MARGIN = 16.0
 # Passes that are compared, and how far the directions of two logit vectors may differ.
 REPEATED_PASSES = 5
 LARGEST_DIFFERENCE = 1e-4
+# How far the sum of a softmax may lie from 1 in float16 and in bfloat16: eight units of their last digit.
+HALF_TOLERANCES = (8 * 2.0**-11, 8 * 2.0**-8)
 
 PROBABILITIES = Notice(
     "The outputs look like probabilities: they are not negative and add up to 1. Attacks expect logits, and "
@@ -24,13 +26,38 @@ PROBABILITIES = Notice(
 
 def check_logits(outputs) -> None:
     """Raises `InputError` if a batch of outputs looks like probabilities."""
-    if like_probabilities(np.asarray(outputs, np.float64)):
+    if like_probabilities(outputs):
         raise InputError(PROBABILITIES)
 
 
 def like_probabilities(outputs) -> bool:
-    """Whether every row is not negative and adds up to one."""
-    return bool((outputs >= 0).all() and np.allclose(outputs.sum(axis=1), 1.0, rtol=0, atol=1e-5))
+    """Whether every row is not negative and adds up to one, as exactly as the precision of its values.
+
+    A softmax in half precision is recognized by its values: float16 and bfloat16 have fewer digits.
+
+    Example:
+
+    >>> like_probabilities([[0.25, 0.75]]), like_probabilities(np.float16([[0.333, 0.333, 0.333]]))
+    (True, True)
+    """
+    values = np.asarray(outputs, np.float32)
+    half = [tf.float16, tf.bfloat16]
+    exact = [np.array_equal(tf.cast(tf.cast(values, dtype), tf.float32), values) for dtype in half]
+    tolerance = next((each for each, fits in zip(HALF_TOLERANCES, exact, strict=True) if fits), 1e-5)
+    sums = values.sum(axis=1, dtype=np.float64)
+    return bool((values >= 0).all() and np.allclose(sums, 1.0, rtol=0, atol=tolerance))
+
+
+def like_sigmoids(outputs) -> bool:
+    """Whether all outputs lie in [0, 1] and do not add up to one, as those of a sigmoid for each class.
+
+    Example:
+
+    >>> like_sigmoids([[0.9, 0.4]]), like_sigmoids([[0.9, -0.4]])
+    (True, False)
+    """
+    values = np.asarray(outputs)
+    return bool((values >= 0).all() and (values <= 1).all()) and not like_probabilities(values)
 
 
 def saturated_share(logits, labels) -> float:
@@ -58,7 +85,13 @@ def scale_warnings(logits, labels) -> list[str]:
         return [PROBABILITIES]
     found: list[str] = []
     largest = np.abs(logits).max()
-    if largest <= 1 + 1e-5:
+    if like_sigmoids(logits):
+        text = (
+            "The outputs look like those of a sigmoid for each class: they lie in [0, 1] and do not add up "
+            "to 1. Attacks expect logits, and a saturated sigmoid has no gradient. Remove the sigmoid."
+        )
+        found.append(Notice(text, id="sigmoid-outputs"))
+    elif largest <= 1 + 1e-5:
         text = (
             f"Cosine logits at scale 1: no logit exceeds {largest:.3g}, so attacks on cross-entropy "
             "under-estimate. Use a loss that does not depend on the scale (apgd-dlr, cw-linf), or a larger "
