@@ -53,8 +53,12 @@ def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> Cle
         predicted.append(values.argmax(axis=1))
         if start < MAX_EXAMPLES:
             kept.append(values)
-    first = np.concatenate(kept)[:MAX_EXAMPLES]
-    return CleanPredictions(*map(np.concatenate, (correct, confidence)), first, np.concatenate(predicted))
+    return CleanPredictions(
+        correct=np.concatenate(correct),
+        confidence=np.concatenate(confidence),
+        logits=np.concatenate(kept)[:MAX_EXAMPLES],
+        predicted=np.concatenate(predicted),
+    )
 
 
 def _logits(victim: Victim, images, batch_size: int):
