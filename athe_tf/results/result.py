@@ -111,7 +111,7 @@ class Result:
     randomized: file_format.Randomized | None = None
     requirements: list[file_format.Requirement] = dataclasses.field(default_factory=list)
     verified: list[file_format.Verified] = dataclasses.field(default_factory=list)
-    versions: dict[str, str] = dataclasses.field(default_factory=lambda: _versions())
+    versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions_in_use())
     run_digest: str | None = None
     format: int = FORMAT
 
@@ -443,7 +443,8 @@ def _flags_of(text: str | None, count: int) -> np.ndarray | None:
     return np.array(list(text)) == "1" if text is not None and 0 < len(text) == count else None
 
 
-def _versions() -> dict[str, str]:
+def versions_in_use() -> dict[str, str]:
+    """The versions of athe_tf, of the packages that decide its numbers, and of Python."""
     packages = {name: _version(name) for name in ("tensorflow", "keras", "numpy")}
     return {"athe_tf": __version__, **packages, "python": platform.python_version()}
 
