@@ -12,7 +12,7 @@ from athe_tf.evaluation.measures import confidences
 from athe_tf.models.victim import Victim
 from athe_tf.results.intervals import wilson_interval
 from athe_tf.results.notices import Notice
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, cause, check
 from athe_tf.utils.images_and_labels import check_classes
 
 # Images that are tested, and those whose logits are kept, for warnings and for angles.
@@ -61,7 +61,7 @@ def _logits(victim: Victim, images, batch_size: int):
     except Exception as error:
         raise InputError(
             f"The model '{victim.name}' cannot be called with images of shape {images.shape[1:]}: "
-            f"{first_line(error)}. Use the data set that it was trained on, with images of the same size."
+            f"{cause(error)}. Use the data set that it was trained on, with images of the same size."
         ) from error
 
 

@@ -23,7 +23,7 @@ from athe_tf.results.pictures import EXAMPLES, read_examples
 from athe_tf.results.text_table import text_table
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import replacing, write_text
+from athe_tf.utils.files import FULL, replacing, write_text
 from athe_tf.utils.number_format import format_number, parse_number
 from athe_tf.version import __version__
 
@@ -399,6 +399,8 @@ class Result:
             else:
                 examples.unlink(missing_ok=True)  # from an earlier evaluation
         except OSError as error:
+            if error.errno in FULL:  # a failure of the system, not of the user
+                raise
             raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
         return path
 

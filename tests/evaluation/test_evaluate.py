@@ -396,3 +396,12 @@ def test_a_model_is_opened_from_a_path_and_a_run_is_its_best_model(linear, tmp_p
     np.testing.assert_array_equal(from_run.robust, from_file.robust)
     with pytest.raises(InputError, match="There is no model at"):
         athe_tf.evaluate(tmp_path / "nothing.keras", (IMAGES, y), **settings)
+
+
+def test_a_result_records_which_images_it_is_about(linear):
+    y = predictions(linear, IMAGES)
+    found = [
+        athe_tf.evaluate(linear, (x, labels), attacks=["fgsm"], epsilon=0.1, checks=False).images_fingerprint
+        for x, labels in ((IMAGES, y), (IMAGES.copy(), y), (IMAGES[:, ::-1], y), (IMAGES, (y + 1) % 5))
+    ]
+    assert found[0] == found[1] and len(set(found)) == 3 and found[0].startswith("60 images, digest ")
