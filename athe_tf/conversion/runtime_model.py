@@ -12,7 +12,7 @@ import tensorflow as tf
 from athe_tf.models.card import read_card
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, cause, check
 from athe_tf.utils.registry import import_optional
 
 
@@ -88,9 +88,7 @@ def _litert(path: pathlib.Path) -> tuple[Callable, int]:
 
 
 def _unreadable(path: pathlib.Path, error: Exception) -> InputError:
-    return InputError(
-        f"The model file '{path}' cannot be read: {first_line(error)}. Export or copy it again."
-    )
+    return InputError(f"The model file '{path}' cannot be read: {cause(error)}. Export or copy it again.")
 
 
 def _classes(path: pathlib.Path, inputs: Sequence[tuple[Sequence, str]], outputs: Sequence[Sequence]) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, cause, check
 from athe_tf.utils.files import replacing
 from athe_tf.utils.registry import import_optional
 
@@ -75,8 +75,7 @@ def _load_pickle(path: pathlib.Path) -> Any:
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError) as error:
         raise InputError(
-            f"The checkpoint '{path}' cannot be read: {first_line(error)}. It may be truncated; download it "
-            "again."
+            f"The checkpoint '{path}' cannot be read: {cause(error)}. It may be truncated; download it again."
         ) from error
 
 

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.images import ImageSource, part_of
@@ -131,27 +132,42 @@ class Distribution:
 
     def any_worker(self, flag: bool) -> bool:
         """Whether `flag` is true on any worker; all workers must call this."""
-        return self._sum(float(flag)) > 0
+        return bool(self._sum(float(flag)) > 0)
 
     def from_chief(self, number: float) -> float:
         """The value of `number` on the chief; all workers must call this."""
-        return self._sum(number if self.is_chief else 0.0)
+        return float(self._sum(number if self.is_chief else 0.0))
+
+    def gather(self, text: str) -> list[str]:
+        """The texts of all workers, in the order of the workers; all workers must call this."""
+        if self.cluster is None or self.workers == 1:
+            return [text]
+        # Collectives add arrays of one shape: each worker fills a row of its own, and the others add zeros.
+        content, row = np.frombuffer(text.encode(), np.uint8), self.cluster.index
+        sizes = np.zeros(self.workers)
+        sizes[row] = len(content)
+        sizes = self._sum(sizes).astype(int)
+        table = np.zeros([self.workers, sizes.max()])
+        table[row, : len(content)] = content
+        rows = self._sum(table).astype(np.uint8)
+        return [row[:size].tobytes().decode() for row, size in zip(rows, sizes, strict=True)]
 
     def barrier(self) -> None:
         """Returns when all workers have called this."""
         self.any_worker(False)
 
-    def _sum(self, number: float) -> float:
+    def _sum(self, values) -> Any:
         if self.workers == 1:
-            return number
+            return values
         # float64 holds a Python number exactly, and the others add zeros.
+        own = np.asarray(values, np.float64)
         local = len(self.strategy.extended.worker_devices)
-        values = self.strategy.experimental_distribute_values_from_function(
-            lambda context: tf.identity(
-                tf.constant(number if context.replica_id_in_sync_group % local == 0 else 0.0, tf.float64)
+        parts = self.strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(
+                own if context.replica_id_in_sync_group % local == 0 else np.zeros_like(own)
             )
         )
-        return float(self.strategy.reduce("SUM", values, axis=None))
+        return np.asarray(self.strategy.reduce("SUM", parts, axis=None))
 
     @contextlib.contextmanager
     def report_lost_workers(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from athe_tf.jobs.journal import Journal
 from athe_tf.models.victim import Victim
 from athe_tf.saving.opening import victim as as_victim
 from athe_tf.utils.digests import text_digest
-from athe_tf.utils.errors import InputError, check, check_integer, first_line
+from athe_tf.utils.errors import InputError, cause, check, check_integer
 from athe_tf.utils.images_and_labels import check_classes
 
 # Mean error of AlexNet over the five severities of ImageNet-C (Hendrycks and Dietterich, ICLR 2019).
@@ -119,7 +119,7 @@ def _logits(victim: Victim, source: Source, x, y):
     except (ValueError, tf.errors.InvalidArgumentError) as error:
         raise InputError(
             f"The model '{victim.name}' does not take images of shape {x.shape[1:]}: "
-            f"{first_line(error)}. Use corrupted images of the size that it takes."
+            f"{cause(error)}. Use corrupted images of the size that it takes."
         ) from error
     classes, expected = int(logits.shape[-1]), source.num_classes
     remedy = f"Use corruptions of the data set that '{victim.name}' was trained on."

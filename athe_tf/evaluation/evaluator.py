@@ -117,6 +117,7 @@ def evaluate(
         correct=inputs.clean.correct,
         warnings=[*([LOGARITHMS] if options.probabilities else []), *inputs.diagnosis.warnings],
         labels=labels,
+        images_fingerprint=f"{len(images)} images, digest {inputs.images_digest}",
         classes=inputs.num_classes,
         protocol=chosen.name if attacks is None else None,
         settings={"batch_size": batch_size, "max_examples": max_examples, **options.chosen()},

@@ -164,8 +164,13 @@ class EvaluationInputs:
         """Identifies the model; `None`, with a warning, if that is impossible."""
         return identify(self.victim)
 
+    @functools.cached_property
+    def images_digest(self) -> str:
+        """Identifies images and labels."""
+        return array_digest(self.images, self.labels)
+
     def identity(self) -> dict:
         """What a state on disk belongs to."""
-        about = {"model": self.model_digest, "images and labels": array_digest(self.images, self.labels)}
+        about = {"model": self.model_digest, "images and labels": self.images_digest}
         threat = {"norm": self.norm, "epsilon": self.epsilon, "seed": self.seed}
         return {**about, "examples": len(self.images), **threat}

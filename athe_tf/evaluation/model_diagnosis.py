@@ -12,7 +12,7 @@ from athe_tf.evaluation.measures import confidences
 from athe_tf.models.victim import Victim
 from athe_tf.results.intervals import wilson_interval
 from athe_tf.results.notices import Notice
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, cause, check
 from athe_tf.utils.images_and_labels import check_classes
 
 # Images that are tested, and those whose logits are kept, for warnings and for angles.
@@ -73,7 +73,7 @@ def _logits(victim: Victim, images, batch_size: int):
             remedy = "Move the channels of the images to the end: images.transpose(0, 2, 3, 1)"
         else:
             remedy = "Use the data set that it was trained on, with images of the same size"
-            raise InputError(f"{what}: {first_line(error)}. {remedy}.") from error
+            raise InputError(f"{what}: {cause(error)}. {remedy}.") from error
         raise InputError(f"{what}: the channels are in the wrong place. {remedy}.") from error
 
 

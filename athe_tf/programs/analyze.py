@@ -11,6 +11,7 @@ from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import AnalyzeConfig
+from athe_tf.programs.config.serialization import RECORDS
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import fill_from_run, known_settings, load_images, run_of, training_run_of
@@ -24,7 +25,7 @@ bin/analyze --compare=runs/steps1,runs/steps3,runs/steps7 --what=training_steps
 """
 PICTURE_SUFFIXES = ("png", "svg")
 # Settings that may differ inside a line of the picture: the steps, and where a run is.
-MAY_DIFFER = {"steps", "workdir", "format", "versions"}
+MAY_DIFFER = {"steps", "workdir", "format", "versions", *RECORDS}
 # Settings that may also differ between the two lines of the picture: plain and hypersphere embedding.
 MAY_DIFFER_BY_HEAD = {"head", "scale", "margin", "weight_norm"}
 

@@ -69,6 +69,8 @@ class Records(RunCallback):
         row["learning_rate"] = last_learning_rate(self.model.optimizer)
         if self.model.epsilon_schedule is not None:
             row["epsilon"] = float(self.model.epsilon_schedule(self.model.optimizer.iterations - 1))
+        if self.progress.remarks:
+            row["notes"] = " ".join(self.progress.remarks)
         row["seconds"] = round(time.monotonic() - self._began, 2)
         rows = self.progress.history
         rows.append(row)

@@ -18,6 +18,7 @@ from athe_tf.programs.config.serialization import flag_text
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.recipes import with_recipes
 from athe_tf.utils.errors import InputError, described, first_line
+from athe_tf.utils.files import FULL
 from athe_tf.utils.number_format import parse_number
 from athe_tf.utils.options import field_type, item_type
 from athe_tf.utils.registry import split_names, unknown_name
@@ -27,7 +28,6 @@ from athe_tf.version import __version__
 #: Errors of the operating system that another path or other permissions fix.
 USER_FIXABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 USER_FIXABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FULL_REMEDY = "Free some space, and give the same command again."
 MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."
 _INSTALLED = "athe-tf-"
@@ -184,6 +184,11 @@ class Program:
 
     def run(self) -> None:
         """Parses the command line, makes the config, calls the action and exits."""
+        if any(option.startswith("error") for option in sys.warnoptions):
+            # `python -W error` is about the user's own code: what TensorFlow warns of does not end a program.
+            warnings.simplefilter("default")
+            for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+                warnings.simplefilter("ignore", category)
         sys.exit(self.exit_code())
 
     def exit_code(self) -> int:

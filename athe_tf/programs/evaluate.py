@@ -6,13 +6,14 @@ import dataclasses
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
 from athe_tf.jobs.ownership import STATE
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import Program, summaries
+from athe_tf.programs.command_line import Program, summaries, warn_user
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, open_output, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.sharded import all_shards, run_shard, run_worker
 from athe_tf.programs.workdir import Workdir, fill_from_run, known_settings, training_run_of
-from athe_tf.utils.errors import check
+from athe_tf.report.reading import read_config
+from athe_tf.utils.errors import InputError, check
 
 EXAMPLES = """
 bin/evaluate --model=runs/digits --attacks=fgsm,pgd-20,cw-linf-20
@@ -54,7 +55,14 @@ def make_job(config: EvaluateConfig) -> EvaluationJob:
     training_run = training_run_of(config.model)
     if training_run is None and config.parent is not None:
         training_run = training_run_of(config.parent)
-    return EvaluationJob(complete(config, training_run), training_run, repeat_command(config))
+    settings = complete(config, training_run)
+    if training_run is not None:
+        try:
+            read_config(training_run.folder)  # now, because the report needs it, after all attacks
+        except InputError as error:
+            warn_user("bin/evaluate", f"The report leaves the training run out: {error}")
+            training_run = None
+    return EvaluationJob(settings, training_run, repeat_command(config))
 
 
 def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:

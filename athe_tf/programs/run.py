@@ -9,10 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.attacks.gradient import PGD
+from athe_tf.data.sources import source_fingerprint
 from athe_tf.data.splits import Splits
 from athe_tf.distribution.strategy import Distribution
 from athe_tf.programs import callbacks
 from athe_tf.programs.build import epoch_batches, make_trainer, start_from
+from athe_tf.programs.conditions import changed_conditions, check_workers, conditions
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import Heartbeat
@@ -52,12 +54,14 @@ def train(
     Returns:
         The trainer, with the weights of the last step.
     """
+    distribution = distribution or Distribution()
+    with distribution.report_lost_workers():
+        check_workers(config, splits, distribution)
     check(
         splits.train is not None and splits.train.steps_per_epoch(config.batch_size) > 0,
         f"The data set '{config.dataset}' has fewer training images than one batch. "
         f"Received: --batch_size={config.batch_size}.",
     )
-    distribution = distribution or Distribution()
     distribution.check_batch_size(config.batch_size)
     if not distribution.is_chief:
         bar, write = False, lambda *_, **__: None
@@ -85,8 +89,11 @@ class Run:
     def train(self) -> AdversarialModel:
         """Executes the rest of the run."""
         if self.distribution.is_chief:
-            self.workdir.claim(self.config)
+            self.workdir.check_free(self.config)
         self.resume()
+        if self.distribution.is_chief:
+            fingerprint = source_fingerprint(self.config.dataset, self.config.data_dir)
+            self.workdir.claim(self.config, data_fingerprint=fingerprint, notes=self.progress.remarks)
         if self.progress.stopped is None:
             self.fit()
         if self.progress.stopped is not None:
@@ -100,14 +107,16 @@ class Run:
     def resume(self) -> None:
         """Restores a backup, if there is one."""
         folder = self.workdir.folder
-        identity = run_identity(self.config, self.splits)
+        identity, here = run_identity(self.config, self.splits), conditions(self.distribution)
         if self.workdir.backup.exists():
             self.progress = load_state(self.workdir.backup, self.trainer)
             check_identity(self.progress.identity, identity, folder, self.distribution.any_worker)
             self.write(f"Resuming {folder} after epoch {self.progress.epoch}, step {self.progress.step}.")
+            self.compare_conditions(here)
         else:
             self.write(f"Training {self.config.framework} on {self.config.dataset} in {folder}.")
         self.progress.identity |= identity
+        self.progress.conditions = here
         step = int(np.asarray(self.trainer.optimizer.iterations))
         chiefs = int(self.distribution.from_chief(step))
         # All workers compare, so that all of them stop.
@@ -117,6 +126,26 @@ class Run:
             f"The workers do not see the same backup in --workdir={folder}: here it is of step {step}, "
             f"at the chief's of step {chiefs}. Use a folder that all workers share.",
         )
+
+    def compare_conditions(self, here: dict) -> None:
+        """Says, and remembers, that a resumed run will not be exact; refuses it if the user wants that."""
+        progress = self.progress
+        changed = changed_conditions(progress.conditions, here)
+        if self.config.exact_resume and "cores" not in progress.conditions:
+            changed = "the backup does not say on how many cores it was made"
+        if not changed:
+            return
+        check(
+            not self.config.exact_resume,
+            f"The run in {self.workdir.folder} was interrupted under other conditions, so that its weights "
+            f"would not be bit-identical. Received: --exact_resume; {changed}. Restore what has changed, or "
+            "leave --exact_resume out.",
+        )
+        progress.remarks.append(
+            f"Resumed after epoch {progress.epoch}, step {progress.step}, under other conditions: {changed}. "
+            "The weights will not be bit-identical to those of an uninterrupted run."
+        )
+        self.write(progress.remarks[-1])
 
     def fit(self) -> None:
         """Runs the remaining epochs, beginning with the rest of an interrupted one."""

@@ -14,9 +14,12 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.workdir import find_initial_model
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
-from athe_tf.version import __version__
 
 INITIAL_MODEL = "initial model"
+#: How conditions, and the identities of older backups, call the version of this library.
+ATHE_TF = "version of athe_tf"
+#: The version of backups. Those without a number have it, too.
+FORMAT = 1
 
 
 @dataclasses.dataclass
@@ -31,6 +34,8 @@ class RunProgress:
         notes: Further state of callbacks, by their name.
         stopped: Why the run was stopped before its last epoch, if it was.
         identity: What the run belongs to, as `run_identity` says.
+        conditions: On what the last step was made, as `conditions.conditions` says; empty if unknown.
+        remarks: What a reader of the run's numbers should know, one line each.
     """
 
     epoch: int = 0
@@ -41,11 +46,13 @@ class RunProgress:
     notes: dict = dataclasses.field(default_factory=dict)
     stopped: str | None = None
     identity: dict = dataclasses.field(default_factory=dict)
+    conditions: dict = dataclasses.field(default_factory=dict)
+    remarks: list = dataclasses.field(default_factory=list)
 
 
 def run_identity(config: TrainConfig, splits: Splits) -> dict[str, str]:
-    """What must not change while a run is interrupted, by name: data, initial model, version."""
-    found = {"version of athe_tf": __version__, "training images": splits.train.fingerprint()}
+    """What must not change while a run is interrupted, by name: data and initial model."""
+    found = {"training images": splits.train.fingerprint()}
     if splits.validation is not None:
         found["validation images"] = splits.validation.fingerprint()
     if config.initial_model is not None:
@@ -64,7 +71,7 @@ def check_identity(stored: dict[str, str], ours: dict[str, str], folder, stop=bo
     changed = differences(ours, needed, "{name}: {ours} (in the backup: {stored})", _or("none"))
     check(
         not stop(bool(changed)),
-        f"The run in {folder} was interrupted with other data or another version. Received: "
+        f"The run in {folder} was interrupted with other data. Received: "
         f"{'; '.join(changed) or 'differences on another worker'}. Restore what has changed, or use another "
         "--workdir.",
     )
@@ -98,6 +105,7 @@ def save_state(path, trainer, progress: RunProgress, writes: bool = True) -> Non
     """
     arrays = numbered(variables_of(trainer))
     arrays["progress"] = np.array(json.dumps(dataclasses.asdict(progress)))
+    arrays["format"] = np.array(FORMAT)
     arrays["description"] = np.array(json.dumps(describe_variables(trainer)))
     if writes:
         write_arrays(path, arrays)
@@ -107,7 +115,11 @@ def load_state(path, trainer) -> RunProgress:
     """Restores the state that `save_state` wrote, and returns the progress."""
     try:
         arrays = read_arrays(path)
+        version = int(arrays.pop("format", FORMAT))
+        check(version == FORMAT, f"it has format {version}, and this version of athe_tf reads {FORMAT}")
         progress = RunProgress(**json.loads(str(arrays.pop("progress"))))
+        if ATHE_TF in progress.identity:  # older backups
+            progress.conditions.setdefault(ATHE_TF, progress.identity.pop(ATHE_TF))
         described = json.loads(str(arrays.pop("description", "[]")))
     except Exception as error:
         raise InputError(

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from athe_tf import data, zoo
+from athe_tf.data.names import in_memory_only
+from athe_tf.data.sources import is_path, source_fingerprint
 from athe_tf.jobs.locks import LOCK, lock_name, locked, locked_folder
 from athe_tf.jobs.ownership import remove_files
 from athe_tf.models.names import HEAD_MARGINS
@@ -96,6 +98,8 @@ class Workdir:
             for name, kind in kinds.items()
             if isinstance(found.get(name), (int, float) if kind is float else kind)
         }
+        if isinstance(found.get("data_fingerprint"), str):
+            settings["data_fingerprint"] = found["data_fingerprint"]
         settings.setdefault("margin", HEAD_MARGINS.get(str(found.get("head")), 0.0))
         version = found.get("format", 1)
         ours = serialization.FORMAT
@@ -140,11 +144,11 @@ class Workdir:
                 with locked(self.folder, path.name):
                     pass  # who holds a lock removes its file at the end
 
-    def claim(self, config: TrainConfig) -> None:
-        """Creates the folder and writes the settings to it."""
+    def claim(self, config: TrainConfig, **records) -> None:
+        """Creates the folder and writes the settings to it, with further records of `config.json`."""
         self.check_free(config)
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.config, serialization.to_json(config))
+        write_text(self.config, serialization.to_json(config, **records))
         write_text(self.flags, flagfile(config))
 
 
@@ -213,13 +217,39 @@ def fill_from_run(
 ) -> Config:
     """Fills in settings that were not given: published ones, what is known about the training, or defaults.
 
-    A `--resize_size` of the run belongs to its `--image_size`, and is not used with another one.
+    A `--resize_size` of the run belongs to its `--image_size`, and is not used with another one. Raises
+    `InputError` for a path that the user did not name, unless it leads to the data of the run.
     """
     given = {name for name in FROM_RUN if getattr(config, name, 0) is not None}
     given |= {"resize_size"} if "image_size" in given else set()
     found = {**FROM_RUN, **known, **(published or {})}
     values = {name: found[name] for name in FROM_RUN if name not in given}
+    dataset = str(values.get("dataset", getattr(config, "dataset", None)))
+    if is_path(dataset) or in_memory_only(dataset):
+        values["data_dir"] = getattr(config, "data_dir", None)
+    if is_path(str(values.get("dataset"))):
+        check_followed(known, "dataset")
+    elif values.get("data_dir") is not None:
+        check_followed(known, "data_dir")
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
+
+
+def check_followed(known: Mapping[str, Any], name: str) -> None:
+    """Raises `InputError` unless a path that the file of a run names leads to what the run was trained on.
+
+    The file may come from somebody else, who could otherwise choose which of the user's images end up in an
+    evaluation. Nobody can write the fingerprint who has not seen the data.
+    """
+    recorded, there = known.get("data_fingerprint"), None
+    with contextlib.suppress(OSError, ValueError):  # a file that must not be read, a path with a null byte
+        there = source_fingerprint(str(known["dataset"]), known.get("data_dir"))
+    check(
+        recorded is not None and recorded == there,
+        f"The training run of the model names the path '{known[name]}', which is followed only if the data "
+        f"there are known to be those of the run. Received: {'a' if recorded else 'no'} fingerprint in its "
+        f"{RUN_CONFIG}, and {'no' if there is None else 'other'} data there. Name the images yourself: "
+        f"--{name}={known[name]}, if you want these.",
+    )
 
 
 def load_splits(config, **options):

@@ -14,6 +14,8 @@ from athe_tf.utils.errors import check
 from athe_tf.utils.streams import one_line
 
 CLEAN, WORST, CORRUPTIONS = "clean", "worst case", "mCA"
+# Entries of a config in which runs of one row may differ.
+OF_ONE_RUN = ("seed", "notes")
 #: What must agree between evaluations that are compared, in words.
 MEASURED_BY = {
     "dataset": "data",
@@ -184,7 +186,7 @@ def _identity(one: SavedEvaluation) -> str | None:
     """Everything that must agree between the seeds of one row; `None` if the run is unknown."""
     if one.config is None:
         return None
-    settings = {name: value for name, value in one.config.items() if name != "seed"}
+    settings = {name: value for name, value in one.config.items() if name not in OF_ONE_RUN}
     measured = [getattr(one.result, key) for key in MEASURED_BY]
     attacks = [[each.name, each.epsilon, each.settings] for each in one.result.attacks]
     return json.dumps([settings, measured, attacks], sort_keys=True, default=str)
@@ -213,7 +215,8 @@ def _short_name(one: SavedEvaluation) -> str:
 
 def varying_settings(evaluations: Sequence[SavedEvaluation]) -> list[str]:
     """The settings, other than the seed, that differ between the runs."""
-    return [name for name in differing([one.config for one in evaluations if one.config]) if name != "seed"]
+    configs = [one.config for one in evaluations if one.config]
+    return [name for name in differing(configs) if name not in OF_ONE_RUN]
 
 
 def differing(several: Sequence[Mapping]) -> list[str]:

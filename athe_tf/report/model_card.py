@@ -12,7 +12,7 @@ from athe_tf.utils.number_format import format_number
 # The settings of a run that describe the model; all others are in the run's config.json.
 SHOWN = (
     "dataset", "augmentation", "model", "head", "scale", "margin", "framework", "norm", "epsilon", "steps",
-    "epochs", "batch_size", "optimizer", "learning_rate", "weight_decay", "seed",
+    "epochs", "batch_size", "optimizer", "learning_rate", "weight_decay", "seed", "notes",
 )  # fmt: skip
 
 

@@ -201,9 +201,12 @@ def analyses(evaluation: SavedEvaluation) -> list[Markup]:
 def training(evaluation: SavedEvaluation) -> list[Markup]:
     """How the model was trained, if the run still exists: learning curves, and the settings of the run."""
     rows, best = evaluation.training, evaluation.best_epoch
-    parts = [side_by_side(*curves(rows, best))] if rows else []
-    if evaluation.config:
-        shown = [[name, value_text(value)] for name, value in evaluation.config.items() if value is not None]
+    settings = dict(evaluation.config or {})
+    parts = [tag("p", note) for note in settings.pop("notes", ())]
+    if rows:
+        parts.append(side_by_side(*curves(rows, best)))
+    if settings:
+        shown = [[name, value_text(value)] for name, value in settings.items() if value is not None]
         grid = table(("setting", "value"), shown, caption="Settings of the training run", numeric_from=2)
         parts.append(details("Settings of the training run", grid))
     return parts

@@ -10,7 +10,7 @@ from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import as_saved
 from athe_tf.report.robustbench import keep_filled_in, model_info
 from athe_tf.utils.errors import InputError, check, first_line
-from athe_tf.utils.files import write_text
+from athe_tf.utils.files import FULL, write_text
 
 #: The files that `write` writes next to an `evaluation.json`.
 WRITTEN = ("report.html", "model_card.md", "model_info.json")
@@ -69,5 +69,7 @@ def _write(path: pathlib.Path, text: str) -> pathlib.Path:
         # JSON can hold lone surrogates, which no encoding has.
         write_text(path, text, errors="backslashreplace")
     except OSError as error:
+        if error.errno in FULL:  # a failure of the system, not of the user
+            raise
         raise InputError(f"Cannot write '{path}': {first_line(error)}.") from error
     return path

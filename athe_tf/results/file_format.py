@@ -146,7 +146,7 @@ GradientFaults.__doc__ = "How many images were attacked, and had a gradient that
 
 AttackEntry = TypedDict("AttackEntry", {
     "name": Text, "not_run": NotRequired[Text], "accuracy": NotRequired[Share],
-    "interval": NotRequired[Interval], "examples": NotRequired[Count], "seconds": NotRequired[Seconds],
+    "interval": NotRequired[Interval], "examples": NotRequired[Positive], "seconds": NotRequired[Seconds],
     "queries": NotRequired[Count], "gradients": NotRequired[Count],
     "passes_per_image": NotRequired[PassesPerImage], "source_queries": NotRequired[Count],
     "source_gradients": NotRequired[Count], "nonfinite_gradients": NotRequired[Count],
@@ -237,7 +237,7 @@ Transfer.__doc__ = "An object with a transfer matrix."
 _RUN = "the folder of the training run, relative to the folder of this file"
 EvaluationFile = TypedDict("EvaluationFile", {
     "format": Annotated[Literal[3], "the version of this format"],
-    "model": Text, "dataset": Text, "examples": Count, "epsilon": Number, "norm": Text, "seed": Seed,
+    "model": Text, "dataset": Text, "examples": Positive, "epsilon": Number, "norm": Text, "seed": Seed,
     "verdict": Text, "clean_accuracy": Share, "clean_interval": Interval,
     "worst_case_accuracy": Share, "worst_case_interval": Interval,
     "attacks": Annotated[list[Attack], "a list of attacks"],

@@ -23,7 +23,7 @@ from athe_tf.results.pictures import EXAMPLES, read_examples
 from athe_tf.results.text_table import text_table
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.files import replacing, write_text
+from athe_tf.utils.files import FULL, replacing, write_text
 from athe_tf.utils.number_format import format_number, parse_number
 from athe_tf.version import __version__
 
@@ -113,7 +113,7 @@ class Result:
     randomized: file_format.Randomized | None = None
     requirements: list[file_format.Requirement] = dataclasses.field(default_factory=list)
     verified: list[file_format.Verified] = dataclasses.field(default_factory=list)
-    versions: dict[str, str] = dataclasses.field(default_factory=lambda: _versions())
+    versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions_in_use())
     run_digest: str | None = None
     format: int = FORMAT
 
@@ -461,6 +461,8 @@ class Result:
             else:
                 examples.unlink(missing_ok=True)  # from an earlier evaluation
         except OSError as error:
+            if error.errno in FULL:  # a failure of the system, not of the user
+                raise
             raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
         return path
 
@@ -505,7 +507,8 @@ def _flags_of(text: str | None, count: int) -> np.ndarray | None:
     return np.array(list(text)) == "1" if text is not None and 0 < len(text) == count else None
 
 
-def _versions() -> dict[str, str]:
+def versions_in_use() -> dict[str, str]:
+    """The versions of athe_tf, of the packages that decide its numbers, and of Python."""
     packages = {name: _version(name) for name in ("tensorflow", "keras", "numpy")}
     return {"athe_tf": __version__, **packages, "python": platform.python_version()}
 

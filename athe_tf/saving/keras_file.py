@@ -2,10 +2,11 @@
 
 import pathlib
 import zipfile
+import zlib
 
 import keras
 
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, cause, check
 from athe_tf.utils.keras_compat import safe_mode
 
 
@@ -35,11 +36,27 @@ def load_model(path: str | pathlib.Path, compile: bool = False) -> keras.Model:
     check(pathlib.Path(path).suffix == ".keras", f"Expected a .keras file. Received: '{path}'.")
     check(pathlib.Path(path).is_file(), f"There is no model file '{path}'.")
     try:
+        open(path, "rb").close()  # a file without permission is no zip archive either
         check(zipfile.is_zipfile(path), "it is not a zip archive, as a .keras file is")
         with safe_mode():
             return keras.models.load_model(path, compile=compile, safe_mode=True)
     except Exception as error:
-        raise InputError(
-            f"The model file '{path}' cannot be read: {first_line(error)}. It may be truncated; copy or "
-            "train it again."
-        ) from error
+        message = f"The model file '{path}' cannot be read: {cause(error)}. {_remedy(path)}"
+        raise InputError(message) from error
+
+
+def _remedy(path: str | pathlib.Path) -> str:
+    """What helps against a file that cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip() is not None
+    except OSError:
+        return "Check its permissions."
+    except (zipfile.BadZipFile, EOFError, zlib.error):
+        damaged = True
+    if damaged:
+        return "It may be truncated; copy or train it again."
+    return (
+        "Code in a file is never run, and classes of your own are not known here: if you trust the model, "
+        "name a function that returns its logits, as module:function."
+    )

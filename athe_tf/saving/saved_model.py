@@ -15,7 +15,7 @@ from athe_tf.models.card import CARD, describe, read_card, write_card
 from athe_tf.models.features import find_head
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError, first_line
+from athe_tf.utils.errors import InputError, cause
 from athe_tf.utils.files import recover_folder, replacing_folder
 
 # The paths inside an export.
@@ -104,7 +104,7 @@ def saved_model_victim(folder) -> Victim:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
         raise InputError(
-            f"The SavedModel in '{folder}' cannot be read: {first_line(error)}. Is it complete? Export or "
+            f"The SavedModel in '{folder}' cannot be read: {cause(error)}. Is it complete? Export or "
             "copy it again."
         ) from error
     facts = read_card(folder)

@@ -1,5 +1,6 @@
 """Digests of arrays, texts and files: whether something is still the same."""
 
+import functools
 import hashlib
 import pathlib
 
@@ -37,6 +38,15 @@ def text_digest(text: str) -> str:
     False
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+@functools.cache
+def source_digest() -> str:
+    """A short digest of the source files of athe_tf, which change more often than its version."""
+    package = pathlib.Path(__file__).parents[1]
+    paths = sorted(package.rglob("*.py"))
+    names = "\n".join(path.relative_to(package).as_posix() for path in paths)
+    return text_digest(f"{names}\n{file_digest(*paths)}")
 
 
 def file_digest(*paths) -> str:

@@ -50,6 +50,40 @@ def first_line(error: BaseException) -> str:
     return next(filter(None, lines), type(error).__name__).rstrip(".")[:500]
 
 
+# What Keras and TensorFlow write before the error that happened inside.
+_BEFORE_CAUSE = re.compile(
+    r"Exception encountered:|Exception encountered when calling [^\n]*\n|^\s*[\w.]*(?:Error|Exception): ",
+    re.MULTILINE,
+)
+# What they write after it: the configuration of an object, the arguments of a call, an operation.
+_AFTER_CAUSE = re.compile(r"\n\s*\n|\s*(?:Full object )?config[:=]|\s*Arguments received by|\s*\[\[")
+_COLORS = re.compile(r"\x1b\[[\d;]*m")
+
+
+def cause(error: BaseException) -> str:
+    r"""What another library's error says at its root, as a part of a message of ours, like `first_line`.
+
+    Keras and TensorFlow wrap the error that happened inside into several others, and write it last.
+
+    Example:
+
+    >>> cause(ValueError("Net is wrong.\n\nException encountered: Could not locate class 'Foo'."))
+    "Could not locate class 'Foo'"
+    """
+    if isinstance(error, OSError):
+        return first_line(error)
+    text = _COLORS.sub("", _NODES.sub("", str(getattr(error, "message", None) or error)))
+    wrapped = text.lstrip().startswith("Graph execution error")
+    text, parts = text.strip(), _BEFORE_CAUSE.split(text)
+    if len(parts) > 1 and parts[-1].strip():
+        text = _AFTER_CAUSE.split(parts[-1].strip())[0]
+    elif wrapped:
+        text = _AFTER_CAUSE.split(text.split("\n\n")[-1].strip())[0]
+    else:
+        return first_line(error)
+    return " ".join(text.split()).rstrip(".")[:500] or first_line(error)
+
+
 def described(error: BaseException) -> str:
     """The type of another library's error, and what it says, if anything.
 

@@ -1,6 +1,7 @@
 """Atomic writing of files and folders."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import secrets
@@ -13,6 +14,9 @@ TEMPORARY = ".athe_tf-"
 #: Prefixes for folders: the new one while it is written, and the old one while they are exchanged.
 NEW_FOLDER = f"{TEMPORARY}new-"
 OLD_FOLDER = f"{TEMPORARY}old-"
+
+#: Error numbers of a disk or a quota that is full.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 # What this process is writing, for `remove_unfinished`.
 _unfinished: set[pathlib.Path] = set()

@@ -103,7 +103,7 @@ def check_labels(labels, count, name="labels") -> None:
         f"Images and labels differ in number. Expected {count} labels. Received: {len(labels)} in `{name}`.",
     )
     check(
-        np.issubdtype(labels.dtype, np.integer),
+        labels.dtype.kind in "iu",  # not `np.integer`, of which NumPy's time spans are a kind
         f"Labels must be integers. Received: dtype={labels.dtype} in `{name}`. "
         'Save them with `labels.astype("int64")`.',
     )
@@ -131,7 +131,7 @@ def checked_batch(x, y, classes: int | None = None):
     check(len(x) > 0, "There are no images: the batch is empty.")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.shape != (len(x),) or not np.issubdtype(y.dtype, np.integer):
+    if y.shape != (len(x),) or y.dtype.kind not in "iu":
         found = f"shape={y.shape}, dtype={y.dtype}"
         raise InputError(f"Labels must be integers of shape [{len(x)}], one per image. Received: {found}.")
     low, high = float(x.min()), float(x.max())

@@ -250,7 +250,7 @@ SLIPS = (
     Slip("G44", f"{HERE}/build.py", "round(config.awp_start * updates)", "round(config.awp_start)", BUILD),
     Slip(
         "G46",
-        "athe_tf/programs/command_line.py",
+        "athe_tf/utils/files.py",
         "errno.ENOSPC, errno.EDQUOT, errno.EFBIG",
         "errno.EDQUOT, errno.EFBIG",
         (FAILURES,),

@@ -106,6 +106,10 @@ IMAGES = np.zeros([60, 6, 5, 3], np.uint8)
         ({"x_train": IMAGES[0, 0]}, r"Invalid shape of `x_train`. Expected \[N, H, W\] or .* shape=\(5, 3\)"),
         ({"y_train": np.eye(60, 3, dtype=int)}, r"`y_train`. .*shape=\(60, 3\). For one-hot labels, save"),
         ({"y_train": np.arange(59) % 3}, r"differ in number. Expected 60 labels. Received: 59 in `y_train`"),
+        (
+            {"y_train": (np.arange(60) % 3).astype("timedelta64[s]")},
+            r"Labels must be integers. Received: dtype=timedelta64\[s\] in `y_train`",
+        ),
         ({"x_train": IMAGES.astype(int)}, r"Invalid dtype of `x_train`. Expected uint8"),
         (
             {"x_train": IMAGES - 2.12},

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import athe_tf
+from athe_tf.data.loading import DIGITS
 from athe_tf.jobs.locks import LOCK
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import to_json
@@ -155,3 +156,31 @@ def test_a_worker_that_is_terminated_stops_all_of_them_with_a_backup(tmp_path):
         assert processes.wait(0) == 1 and "was stopped, so this one stops too" in processes.text(0)
         assert "Traceback" not in processes.text(0) + processes.text(1)
     assert workdir.backup.exists() and not (workdir.folder / LOCK).exists()
+
+
+def test_workers_that_would_train_different_things_are_refused_with_the_settings_and_both_values(tmp_path):
+    config = in_folder(tmp_path / "run", worker_timeout=60.0)
+    flags = [flag for flag in flagfile(config).split() if not flag.startswith("--dataset=")]
+    flags += ["--dataset=npz:d.npz", f"--workdir={config.workdir}"]
+    with np.load(DIGITS) as file:
+        digits = dict(file)
+    for index in range(2):
+        (tmp_path / str(index)).mkdir()
+        digits["x_train"][-1, 0, 0] += index
+        np.savez(tmp_path / str(index) / "d.npz", **digits)
+
+    def command(index):
+        other = ["--learning_rate=0.001"] * index
+        return ("tests.differing_train", tmp_path / str(index), index, *flags, *other)
+
+    with workers(command, tmp_path / "logs") as processes:
+        assert [processes.wait(index) for index in range(2)] == [2, 2]
+        texts = [" ".join(processes.text(index).split()) for index in range(2)]
+    for text in texts:
+        assert (
+            "--learning_rate=0.001 on worker 2 (127.0.0.1:" in text and ", 0.01 on the first worker" in text
+        )
+        assert "images=" in text and "images, digest " in text
+        assert "source files of athe_tf=other1 on worker 2" in text and "other0 on the first worker" in text
+        assert "--epsilon" not in text and "version of" not in text and "Traceback" not in text
+    assert not (tmp_path / "run" / "config.json").exists()

@@ -546,3 +546,12 @@ def test_the_share_of_the_largest_class_is_shown_if_classes_are_unequal(linear, 
     result = athe_tf.evaluate(linear, IMAGES, np.repeat(np.arange(5), counts), **settings())
     sentence = f"Class 0 has {counts[0] / 60:.1%} of the images"
     assert (sentence in repr(result)) == (sentence in athe_tf.report.render(result)) == shown
+
+
+def test_a_result_records_which_images_it_is_about(linear):
+    y = predictions(linear, IMAGES)
+    found = [
+        athe_tf.evaluate(linear, (x, labels), attacks=["fgsm"], epsilon=0.1, checks=False).images_fingerprint
+        for x, labels in ((IMAGES, y), (IMAGES.copy(), y), (IMAGES[:, ::-1], y), (IMAGES, (y + 1) % 5))
+    ]
+    assert found[0] == found[1] and len(set(found)) == 3 and found[0].startswith("60 images, digest ")

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
+from athe_tf.data.sources import source_fingerprint
 from athe_tf.evaluation.progress import EvaluationProgress, ProgressDisplay
 from athe_tf.jobs.locks import LOCK, locked_folder
 from athe_tf.programs import evaluate as program
@@ -310,7 +311,7 @@ def test_a_run_and_its_report_go_together(folder, tmp_path, monkeypatch):
     run.mkdir()
     tiny_net("he", seed=2).save(run / "best.keras")
     config = TrainConfig(dataset=f"npz:{folder / 'data.npz'}", head="he", epsilon=0.06, workdir=str(run))
-    (run / "config.json").write_text(to_json(config))
+    (run / "config.json").write_text(to_json(config, data_fingerprint=source_fingerprint(config.dataset)))
     flags = [f"--model={run}", "--protocol=transfer", f"--substitutes={folder / 'net.keras'},{run}"]
     assert call(monkeypatch, *flags, f"--output={out}", "--nochecks") == 0
     stored = json.loads((out / "evaluation.json").read_text())
@@ -331,11 +332,17 @@ def newer_version(config):
     return config | {"format": config["format"] + 1, "new_option": {"nested": 1}}
 
 
+def incomplete(config):
+    return {name: config[name] for name in ("format", "dataset", "framework", "head", "epsilon")}
+
+
 def of_others(config):
     return {"architectures": ["ResNet"], "epsilon": "none"}
 
 
-@pytest.mark.parametrize("change, margin", [(moved_data, 0.2), (newer_version, 0.2), (of_others, None)])
+@pytest.mark.parametrize(
+    "change, margin", [(moved_data, 0.2), (newer_version, 0.2), (incomplete, 0.2), (of_others, None)]
+)
 def test_a_model_beside_an_unusable_config_is_evaluated_and_exported(
     folder, tmp_path, monkeypatch, capsys, change, margin
 ):
@@ -343,8 +350,13 @@ def test_a_model_beside_an_unusable_config_is_evaluated_and_exported(
     (tmp_path / "config.json").write_text(json.dumps(change(config)))
     shutil.copy(folder / "net.keras", tmp_path / "best.keras")
     data = [f"--dataset=npz:{folder / 'data.npz'}", "--attacks=fgsm", "--nochecks", "--max_examples=4"]
+    data.append(f"--output={tmp_path / 'out'}")
     assert call(monkeypatch, f"--model={tmp_path / 'best.keras'}", *data) == 0
     captured = capsys.readouterr()
+    assert (tmp_path / "out" / "report.html").exists() and not (tmp_path / "out" / "state").exists()
+    # Said before the attacks run, because the page needs it after them.
+    left_out = "The report leaves the training run out: " in captured.err
+    assert left_out == (change is not moved_data)
     assert "worst case" in captured.out
     assert ("only known settings are used" in captured.err) == (change is newer_version)
 
@@ -399,7 +411,7 @@ def test_a_converted_file_is_evaluated_with_the_settings_of_its_parents_run(tmp_
     config = TrainConfig(
         dataset=f"npz:{tmp_path / 'data.npz'}", model="small_cnn", epsilon=0.07, workdir=str(run)
     )
-    (run / "config.json").write_text(to_json(config))
+    (run / "config.json").write_text(to_json(config, data_fingerprint=source_fingerprint(config.dataset)))
     athe_tf.saving.convert(net, tmp_path / "net.tflite", "litert")
     flags = [f"--model={tmp_path / 'net.tflite'}", f"--parent={run}", "--attacks=square-5", "--nochecks"]
     assert call(monkeypatch, *flags, "--max_examples=6", f"--output={tmp_path / 'out'}") == 0

@@ -5,12 +5,14 @@ import os
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 import tensorflow as tf
 
 from athe_tf.programs.command_line import Program, explain
 from athe_tf.programs.report import ReportConfig
+from athe_tf.report import writing
 from athe_tf.utils.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -95,3 +97,28 @@ def test_a_flagfile_that_is_not_utf8_is_refused(tmp_path):
     command = [sys.executable, "bin/train", f"--flagfile={tmp_path / 'a.flags'}"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert result.returncode == 2 and "is not a text in UTF-8" in result.stderr
+
+
+@pytest.mark.parametrize("category", [DeprecationWarning, UserWarning, FutureWarning, ResourceWarning])
+def test_warnings_of_other_libraries_do_not_end_a_program_under_w_error(category, monkeypatch):
+    def warns(config, extra):
+        warnings.warn("of another library", category, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(sys, "argv", ["bin/report", "folder"])
+    monkeypatch.setattr(sys, "warnoptions", ["error"])
+    with warnings.catch_warnings(), pytest.raises(SystemExit) as stopped:
+        warnings.simplefilter("error")
+        Program("bin/report", "warns.", "", ReportConfig, warns).run()
+    assert stopped.value.code == 0
+
+
+@pytest.mark.parametrize("number, kind", [(errno.EFBIG, OSError), (errno.EACCES, InputError)])
+def test_a_full_disk_is_not_the_users_mistake_when_a_report_is_written(number, kind, monkeypatch, tmp_path):
+    def fails(*_, **__):
+        raise system_error(number, "report.html")
+
+    monkeypatch.setattr(writing, "write_text", fails)
+    with pytest.raises(kind) as raised:
+        writing._write(tmp_path / "report.html", "")
+    assert explain(raised.value)[0] == (1 if number == errno.EFBIG else 2)

@@ -1,5 +1,6 @@
 """A run that is killed and started again ends as if nothing had happened."""
 
+import csv
 import dataclasses
 import json
 import os
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from athe_tf.data import ImageSet, MixedSet, load, with_extra
+from athe_tf.distribution import Distribution
 from athe_tf.jobs.locks import LOCK, lock_name, locked
 from athe_tf.programs import run
 from athe_tf.programs.callbacks import BestKeeper
@@ -23,6 +25,7 @@ from athe_tf.programs.workdir import Workdir, flagfile
 from athe_tf.training.options import FRAMEWORKS
 from athe_tf.training.pgd_at import Standard
 from athe_tf.utils.errors import InputError
+from athe_tf.version import __version__
 from tests.small_runs import (
     after_step,
     assert_equal_weights,
@@ -377,10 +380,99 @@ def test_a_run_is_not_resumed_on_other_data(interrupted, changes, message, tmp_p
         train(config, splits, Workdir(config.workdir), write=quiet)
 
 
-def test_a_run_is_not_resumed_by_another_version(interrupted, tmp_path, monkeypatch):
+def resumed_with(interrupted, folder, monkeypatch, change, **flags):
+    """Resumes the run under other conditions; returns what was said, and the content of its config.json."""
+    shutil.copytree(interrupted, folder)
+    original, said = run.conditions, []
+    monkeypatch.setattr(run, "conditions", lambda distribution: original(distribution) | change)
+    config = settings("standard", folder, **flags)
+    with small_cnn_of_one_layer():
+        train(config, tiny_splits(), Workdir(folder), write=lambda text, **_: said.append(text))
+    return said, json.loads((folder / "config.json").read_text())
+
+
+NOT_EXACT = "The weights will not be bit-identical to those of an uninterrupted run."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cores": 77},
+        {"TF_NUM_INTRAOP_THREADS": "3"},
+        {"TF_ENABLE_ONEDNN_OPTS": "0"},
+        {"device": "Abacus"},
+        {"version of tensorflow": "99.0"},
+        {"version of athe_tf": "99.0"},
+    ],
+)
+def test_a_run_that_is_resumed_elsewhere_goes_on_and_says_what_differs(
+    interrupted, change, tmp_path, monkeypatch
+):
+    said, config = resumed_with(interrupted, tmp_path / "run", monkeypatch, change)
+    ((name, value),) = change.items()
+    (line,) = [text for text in said if NOT_EXACT in text]
+    assert line.startswith(f"Resumed after epoch 0, step 2, under other conditions: {name} {value} (before: ")
+    assert config["notes"] == [line]
+    rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open(newline="")))
+    assert [row["notes"] for row in rows] == [line] * 3
+    # The config is still that of the same run.
+    Workdir(tmp_path / "run").check_free(settings("standard", tmp_path / "run"))
+
+
+def test_exact_resume_refuses_other_conditions_and_unknown_ones(interrupted, tmp_path, monkeypatch):
+    with pytest.raises(
+        InputError, match=r"--exact_resume; cores 77 \(before: \d+\)\. Restore what has changed"
+    ):
+        resumed_with(interrupted, tmp_path / "run", monkeypatch, {"cores": 77}, exact_resume=True)
+    assert "notes" not in json.loads((tmp_path / "run" / "config.json").read_text())
+    forget_conditions(tmp_path / "run", {})
+    with pytest.raises(InputError, match="the backup does not say on how many cores"):
+        resumed_with(tmp_path / "run", tmp_path / "other", monkeypatch, {}, exact_resume=True)
+
+
+def forget_conditions(folder, identity):
+    """Makes a backup as older versions wrote it."""
+    path = Workdir(folder).backup
+    arrays = dict(np.load(path))
+    progress = json.loads(str(arrays["progress"]))
+    del progress["conditions"], progress["remarks"], arrays["format"]
+    progress["identity"] |= identity
+    np.savez(path, **arrays | {"progress": np.array(json.dumps(progress))})
+
+
+@pytest.mark.parametrize("version, remarks", [(__version__, 0), ("0.0.1", 1)])
+def test_a_backup_without_conditions_is_resumed_and_only_another_version_is_noted(
+    interrupted, version, remarks, tmp_path, monkeypatch
+):
+    shutil.copytree(interrupted, tmp_path / "old")
+    forget_conditions(tmp_path / "old", {"version of athe_tf": version})
+    said, config = resumed_with(tmp_path / "old", tmp_path / "run", monkeypatch, {"cores": 77})
+    assert len(config.get("notes", ())) == remarks == sum(NOT_EXACT in text for text in said)
+
+
+def test_the_same_conditions_say_nothing_and_are_enough_for_an_exact_resume(
+    interrupted, tmp_path, monkeypatch
+):
+    said, config = resumed_with(interrupted, tmp_path / "run", monkeypatch, {}, exact_resume=True)
+    assert "notes" not in config and not any(NOT_EXACT in text for text in said)
+    assert "notes" not in (tmp_path / "run" / "metrics.csv").read_text()
+
+
+def test_a_backup_records_cores_threads_onednn_device_and_versions(interrupted, monkeypatch):
+    stored = json.loads(str(np.load(Workdir(interrupted).backup)["progress"]))["conditions"]
+    assert stored["cores"] == len(os.sched_getaffinity(0)) and stored["replicas"] == stored["workers"] == 1
+    assert stored["TF_ENABLE_ONEDNN_OPTS"] == os.environ["TF_ENABLE_ONEDNN_OPTS"]
+    assert stored["version of keras"] == keras.__version__ and stored["version of numpy"] == np.__version__
+    assert {"device", "threads", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} < stored.keys()
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "7")
+    assert run.conditions(Distribution())["TF_NUM_INTRAOP_THREADS"] == "7"
+
+
+def test_a_backup_of_another_format_is_refused(interrupted, tmp_path, monkeypatch):
     shutil.copytree(interrupted, tmp_path / "run")
-    monkeypatch.setattr("athe_tf.programs.run_state.__version__", "99.0")
-    with pytest.raises(InputError, match=r"version of athe_tf: 99.0 \(in the backup: "):
+    path = Workdir(tmp_path / "run").backup
+    np.savez(path, **dict(np.load(path)) | {"format": np.array(99)})
+    with pytest.raises(InputError, match="it has format 99, and this version of athe_tf reads 1"):
         train_tiny(settings("standard", tmp_path / "run"))
 
 
@@ -396,14 +488,14 @@ def test_an_initial_model_that_was_replaced_is_noticed(tmp_path):
     assert {name for name in before if before[name] != after[name]} == {"initial model"}
 
 
-STORED = {"version of athe_tf": "1", "training images": "64", "initial model": "abc"}
+STORED = {"training images": "64", "initial model": "abc"}
 
 
 def test_a_backup_is_resumed_only_with_what_it_was_made_with():
     check_identity(STORED, dict(STORED), "run")
     # The initial model is not needed any more; another one would be a mistake.
     check_identity(STORED, {name: STORED[name] for name in STORED if name != "initial model"}, "run")
-    changes = ({"version of athe_tf": "2"}, {"training images": "63"}, {"initial model": "abd"})
+    changes = ({"training images": "63"}, {"initial model": "abd"})
     for change in (*changes, {"validation images": "8"}):
         ((name, value),) = change.items()
         message = rf"{name}: {value} \(in the backup: {STORED.get(name, 'none')}\)"

@@ -2,16 +2,20 @@
 
 import json
 import os
+import pathlib
 import socket
 import sys
 
+import numpy as np
 import pytest
 
+from athe_tf.data.sources import source_fingerprint
 from athe_tf.jobs.locks import LOCK
-from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.config import AnalyzeConfig, EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import FORMAT, from_json, to_json
+from athe_tf.programs.export import ExportConfig
 from athe_tf.programs.train import PROGRAM
-from athe_tf.programs.workdir import Workdir, flagfile
+from athe_tf.programs.workdir import Workdir, fill_from_run, flagfile
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
 
@@ -146,3 +150,65 @@ def test_a_second_run_in_the_same_folder_is_refused(run, monkeypatch, capsys):
     assert f"is in use by another process: host {socket.gethostname()}, process {os.getpid()}" in (
         capsys.readouterr().err
     )
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A run on the data of a file; its config as a stranger could send it, without the data."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 255, [20, 8, 8, 1], dtype=np.uint8), np.arange(20) % 2
+    np.savez("d.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    config = TrainConfig.from_flags(framework="trades", head="he", epsilon=0.1, dataset="npz:d.npz")
+    folder = Workdir("run")
+    folder.claim(config, data_fingerprint=source_fingerprint("npz:d.npz"))
+    return folder
+
+
+CONFIGS = {
+    "evaluate": lambda **given: EvaluateConfig(model="run", attacks=("fgsm",), **given),
+    "analyze": lambda **given: AnalyzeConfig(model="run", what=("linearity",), output="o", **given),
+    "export": lambda **given: ExportConfig("run", "net.tflite", "litert_int8", **given),
+}
+
+
+@pytest.mark.parametrize("make", CONFIGS.values(), ids=CONFIGS)
+def test_a_path_in_the_config_of_a_run_is_followed_only_to_the_data_of_the_run(trained, make):
+    assert fill_from_run(make(), trained.recorded_settings()[0]).dataset == "npz:d.npz"
+    stored = json.loads(trained.config.read_text())
+    # Other data there, no fingerprint (older runs), a fingerprint of nothing, no data.
+    pathlib.Path("d.npz").rename("private.npz")
+    np.savez("d.npz", x_test=np.zeros([2, 8, 8, 1]))
+    changes = [{}, {"data_fingerprint": None}, {"data_fingerprint": ""}, {"dataset": "npz:missing.npz"}]
+    changes += [{"dataset": "folder:."}, {"dataset": "npz:/dev/zero"}, {"dataset": "npz:a\0"}]
+    for change in changes:
+        trained.config.write_text(json.dumps(stored | change))
+        path = (stored | change)["dataset"]
+        with pytest.raises(
+            InputError, match=f"names the path '{path}'.*Name the images yourself: --dataset="
+        ):
+            fill_from_run(make(), trained.recorded_settings()[0])
+    # Whoever names the data has decided.
+    given = make(dataset="npz:private.npz")
+    assert fill_from_run(given, trained.recorded_settings()[0]).dataset == "npz:private.npz"
+
+
+def test_a_folder_of_prepared_data_is_followed_only_to_the_data_of_the_run(tmp_path):
+    files = tmp_path / "tfds" / "mnist" / "3.0.1"
+    files.mkdir(parents=True)
+    (files / "mnist-test.tfrecord-00000-of-00001").write_bytes(b"images")
+    place = str(tmp_path / "tfds")
+    known = {"dataset": "mnist", "data_dir": place, "data_fingerprint": source_fingerprint("mnist", place)}
+    assert fill_from_run(CONFIGS["evaluate"](), known).data_dir == place
+    assert fill_from_run(CONFIGS["evaluate"](dataset="kmnist"), known).data_dir == place
+    # A data set in memory has no use for it.
+    assert fill_from_run(CONFIGS["evaluate"](dataset="digits"), known).data_dir is None
+    for wrong in ({"data_fingerprint": "0" * 16}, {"data_fingerprint": None}):
+        for given in ({}, {"dataset": "kmnist"}):
+            with pytest.raises(InputError, match=f"names the path '{place}'.*--data_dir={place}"):
+                fill_from_run(CONFIGS["evaluate"](**given), known | wrong)
+    assert fill_from_run(CONFIGS["evaluate"](data_dir="mine"), known | wrong).data_dir == "mine"
+
+
+def test_names_of_data_sets_are_followed():
+    assert fill_from_run(CONFIGS["evaluate"](), {"dataset": "cifar10"}).dataset == "cifar10"

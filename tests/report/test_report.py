@@ -339,6 +339,17 @@ def test_a_run_that_was_trained_anew_is_left_out(tmp_path):
     assert "its config.json is another one than at the time of the evaluation" in evaluation.notes[0]
 
 
+def test_the_page_and_the_card_of_a_run_keep_its_notes(tmp_path):
+    note = "Resumed after epoch 1, step 2, under other conditions: cores 1 (before: 2)."
+    write_evaluation(tmp_path / "run", small_evaluation(), {**CONFIG, "notes": [note]})
+    page, card, _ = (path.read_text() for path in athe_tf.report.write(tmp_path / "run"))
+    assert f"<p>{note}</p>" in page and page.count(note) == 1 and note in card
+    # Two runs of one recipe are still one row.
+    write_evaluation(tmp_path / "other", small_evaluation(), CONFIG | {"seed": CONFIG["seed"] + 1})
+    evaluations = [read_evaluation(tmp_path / name) for name in ("run", "other")]
+    assert len(athe_tf.report.compare(evaluations).rows) == 1
+
+
 def test_only_known_settings_of_a_run_reach_a_page(tmp_path):
     secrets = {"workdir": "/home/me", "api_key": "123", "architectures": ["Bert"]}
     config = {**CONFIG, **secrets, "options": {"beta": 6.0}}
@@ -377,7 +388,8 @@ def schema_properties(config_class) -> dict:
     now = {name: RENAMED.get(name, name) for name in FORMAT_1}
     former = {old: json_schema(owners[new], new) for old, new in now.items()}
     versions = {"enum": [*range(1, FORMAT + 1)], "description": "1 or 2"}
-    return {"format": versions, **settings, **former, "options": ANY_OPTIONS}
+    notes = {"type": "array", "items": {"type": "string"}, "description": "a list of texts"}
+    return {"format": versions, **settings, **former, "options": ANY_OPTIONS, "notes": notes}
 
 
 def test_the_schema_knows_every_setting_that_determines_a_run():

@@ -142,6 +142,15 @@ def test_new_parts_are_checked(change, message):
         Result.from_dict(full_result().to_dict() | change)
 
 
+def test_an_attack_on_no_images_is_refused():
+    data = full_result().to_dict()
+    ran = next(number for number, one in enumerate(data["attacks"]) if "not_run" not in one)
+    data["attacks"][ran]["examples"] = 0
+    message = rf"at 'attacks\[{ran}\].examples': expected a whole number of at least 1, received 0"
+    with pytest.raises(athe_tf.InputError, match=message):
+        Result.from_dict(data)
+
+
 def test_a_warning_is_a_text_with_an_id():
     notice = Notice("Text.", id="some-id")
     for same in (copy.deepcopy(notice), pickle.loads(pickle.dumps(notice))):

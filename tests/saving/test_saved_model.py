@@ -3,14 +3,16 @@
 import errno
 import json
 import os
+import zipfile
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
-from athe_tf.saving import saved_model
+from athe_tf.saving import keras_file, saved_model
 from athe_tf.saving.keras_file import load_model
 from athe_tf.saving.opening import victim as open_victim
 from athe_tf.saving.saved_model import saved_model_victim
@@ -141,6 +143,54 @@ def test_a_truncated_file_is_named_as_such(tmp_path, content):
     tiny_net().save(path)
     path.write_bytes(path.read_bytes()[:1000] if content is None else content)
     with pytest.raises(InputError, match="cannot be read: .* truncated"):
+        open_victim(path)
+
+
+class Unregistered(keras.layers.Layer):
+    def call(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    "layer, expected",
+    [
+        (Unregistered(), "cannot be read: Could not locate class 'Unregistered'"),
+        (keras.layers.Lambda(lambda x: 2 * x), "whose `function` is a Python lambda"),
+        (keras.layers.ReLU(), "There is no item named 'config.json'"),
+    ],
+)
+def test_a_complete_file_that_keras_refuses_says_why_and_is_not_called_truncated(layer, expected, tmp_path):
+    path = tmp_path / "m.keras"
+    inputs = keras.Input((8, 8, 1))
+    keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Flatten()(layer(inputs)))).save(path)
+    if isinstance(layer, keras.layers.ReLU):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("metadata.json", "{}")
+    with pytest.raises(InputError) as raised:
+        open_victim(path)
+    text = str(raised.value)
+    assert expected in text and "module:function" in text and "truncated" not in text
+
+
+def test_a_damaged_member_is_called_truncated(tmp_path):
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", "{}" + " " * 500)
+    path.write_bytes(path.read_bytes().replace(b" " * 500, b"x" * 500))
+    with pytest.raises(InputError, match="It may be truncated"):
+        open_victim(path)
+
+
+def test_a_file_without_permission_says_so(tmp_path, monkeypatch):
+    path = tmp_path / "m.keras"
+    tiny_net().save(path)
+
+    def denied(*_):  # root may read everything
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(keras_file, "open", denied, raising=False)
+    monkeypatch.setattr(keras_file.zipfile, "ZipFile", denied)
+    with pytest.raises(InputError, match="cannot be read: Permission denied. Check its permissions"):
         open_victim(path)
 
 

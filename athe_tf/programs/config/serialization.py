@@ -14,13 +14,16 @@ from athe_tf.utils.registry import is_import_path, unknown_name
 
 #: The version of `config.json`. Version 1 had no number.
 FORMAT = 2
+#: What `config.json` records beside the settings, if it is known.
+RECORDS = ("data_fingerprint", "notes")
 
 
-def to_json(config) -> str:
-    """A config as JSON, for `config.json`, with all options of its framework."""
+def to_json(config, **records) -> str:
+    """A config as JSON, for `config.json`, with all options of its framework, and some of `RECORDS`."""
     settings = {"format": FORMAT, **dataclasses.asdict(config)}
     if "options" in settings:
         settings["options"] = dataclasses.asdict(config.framework_options)
+    settings |= {name: value for name, value in records.items() if value}
     return json.dumps(settings, indent=2) + "\n"
 
 
@@ -38,6 +41,8 @@ def read_settings(text: str) -> dict[str, Any]:
             f"it has format {version}, and this version of athe_tf writes format {FORMAT}. Resume the run "
             "with the version that started it, or start a new one in another folder."
         )
+    for name in RECORDS:
+        values.pop(name, None)
     if isinstance(values.get("options"), dict):
         values["options"] = with_tuples(values["options"])
     return with_tuples(values)
@@ -95,6 +100,12 @@ def given_settings(config) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
+def deciding_settings(config) -> dict[str, Any]:
+    """The settings of `given_settings` that affect the result."""
+    runtime = {field.name for field in dataclasses.fields(config) if field.metadata.get("runtime")}
+    return {name: value for name, value in given_settings(config).items() if name not in runtime}
+
+
 def flag_text(value) -> str:
     """A value as text for the command line."""
     if isinstance(value, bool):
@@ -115,9 +126,5 @@ def as_flags(settings: Mapping[str, Any]) -> list[str]:
 
 def differences(one, other) -> list[str]:
     """The settings that affect the result and differ, as text; empty for two configs of the same run."""
-    runtime = {field.name for field in dataclasses.fields(one) if field.metadata.get("runtime")}
-    there, here = (
-        {name: value for name, value in given_settings(config).items() if name not in runtime}
-        for config in (one, other)
-    )
+    there, here = map(deciding_settings, (one, other))
     return journal.differences(here, there, "--{name}={ours} (there: {stored})", flag_text)

@@ -139,6 +139,12 @@ class RunOptions(DeviceOptions, ValidationOptions):
     backup_minutes: float = option(
         10.0, "Minutes between backups; one is also written at the end of every epoch.", runtime=True, ge=0
     )
+    exact_resume: bool = option(
+        False,
+        "Refuse to resume a run on another number of cores or threads, device, oneDNN setting or version, "
+        "after which its weights are not bit-identical.",
+        runtime=True,
+    )
     workdir: str | None = option(None, "Folder of the run. The same command resumes it.", runtime=True)
 
 
