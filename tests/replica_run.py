@@ -14,6 +14,7 @@ import tempfile
 import athe_tf
 from athe_tf.distribution import Distribution, DistributionSettings, initialize
 
+import keras  # isort: skip
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
@@ -25,6 +26,7 @@ from athe_tf.models.victim import replicated_victim
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.workdir import Workdir
+from athe_tf.training.random_layers import augmented
 from athe_tf.utils.errors import InputError
 from tests.small_runs import after_step, small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
 
@@ -80,6 +82,22 @@ def unsynchronised(distribution):
     parts = [distribution.strategy.experimental_local_results(v.value) for v in moving]
     assert np.abs(np.asarray(parts[0][0])).max() > 0
     return {f"unsynchronised/{i}": np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(2)}
+
+
+def random_front(distribution):
+    """The same images on both replicas after a random layer, and the loss of a step behind it."""
+    with distribution.scope():
+        layer = keras.layers.RandomTranslation(0.3, 0.3, seed=1)
+        net = keras.Sequential([keras.Input((8, 8, 1)), layer, tiny_net("he")])
+        trainer = training.PGDAT(net, attacks.PGD(0.1, steps=1))
+        trainer.compile(training.TorchSGD(0.1))
+    images = tf.constant(tiny_batch(8)[0])
+    draw = tf.function(lambda: distribution.strategy.run(lambda: augmented([layer], images, 7)))
+    parts = distribution.strategy.experimental_local_results(draw())
+    data = distribution.train_dataset(tiny_splits(16).train, 16, seed=1)
+    trainer.fit(data, steps_per_epoch=1, verbose=0)
+    found = {f"random_front/{i}": np.asarray(part) for i, part in enumerate(parts)}
+    return found | {"random_front/counts": trainer.crafted.read()}
 
 
 class Stop(Exception):
@@ -223,6 +241,7 @@ def main() -> None:
     found = (
         frameworks(distributions)
         | unsynchronised(two)
+        | random_front(two)
         | runs(distributions)
         | uneven(distributions)
         | refused(two)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from athe_tf.attacks import losses
 from athe_tf.attacks.apgd_steps import Iterate, StepPolicy, choose, step_policy
+from athe_tf.attacks.engine import gradient_health
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.gradients import mean_gradient
 from athe_tf.attacks.engine.loop import LoopResult, shrinking_loop
@@ -116,7 +117,9 @@ class APGD(GradientAttack):
             leave = stop and policy is policies[-1]
             loop = self._climb_in(victim, policy, x, y, inputs, start, resumed, leave)
             start, counts = loop.state.best.x, [a + b for a, b in zip(counts, loop[1:], strict=True)]
-        return LoopResult(loop.state, *counts) if stop else loop.state.best.x
+        if stop:
+            return LoopResult(loop.state, *counts)
+        return loop.state.best.x, gradient_health.flags_of(counts[2], counts[0])
 
     def _climb_in(self, victim, policy: StepPolicy, x, y, inputs, start, resumed, stop: bool) -> LoopResult:
         def body(i, state: Climb, constants):

@@ -60,9 +60,10 @@ class BlackBoxAttack(Attack):
         """The best images found, adversarial or not; of several restarts those with the largest margin."""
 
         def climb(round_index):
-            return self.search(victim, x, y, ids, rng.fold(seed, round_index)).state[0]
+            images = self.search(victim, x, y, ids, rng.fold(seed, round_index)).state[0]
+            return images, tf.zeros(tf.shape(x)[:1], tf.int32)  # it has no gradients
 
         def score(images):
             return self.margin_and_success(victim, images, y)[0]
 
-        return best_round(climb, self.rounds(victim), score, x, victim)
+        return best_round(climb, self.rounds(victim), score, x, victim)[0]

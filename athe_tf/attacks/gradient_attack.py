@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from athe_tf.attacks import losses
+from athe_tf.attacks.engine import gradient_health
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.gradients import best_round, gradient_of, repeated
 from athe_tf.attacks.engine.loop import shrinking_loop
@@ -85,7 +86,8 @@ class GradientAttack(Attack):
     def climb(self, victim: Victim, x, y, ids, seed, round_index, clean_inputs: list, stop: bool):
         """One round; with `stop`, images leave the batch as soon as an iterate succeeds.
 
-        Returns the loop's result, whose state has `x_adv` and `success`; without `stop` images for training.
+        Returns the loop's result, whose state has `x_adv` and `success`; without `stop`, for training,
+        images and their flags of `gradient_health`.
         """
         raise NotImplementedError
 
@@ -110,7 +112,9 @@ class GradientAttack(Attack):
                 return losses.margin(victim.source.logits(x_adv), y)
             return self.objective(victim, y, inputs)(x_adv)[0]
 
-        return best_round(climb, self.rounds(victim), score, x, victim)
+        x_adv, flags = best_round(climb, self.rounds(victim), score, x, victim)
+        gradient_health.report(flags)
+        return x_adv
 
 
 class Climb(NamedTuple):
@@ -194,7 +198,7 @@ class IterativeAttack(GradientAttack):
             project = self.threat.projector(images) if stop else whole_batch
             x_adv, memory = self.step(here.x_adv, gradient, here.memory, project)
             if not stop:
-                return Climb(x_adv, memory, here.success)
+                return Climb(x_adv, memory, here.success), gradient_health.flags_of(bad)
             success, judged = here.success, 0
             if self.select == "any":
                 success, judged = self.verdict(victim, here.x_adv, logits, labels)
@@ -211,5 +215,10 @@ class IterativeAttack(GradientAttack):
         state = Climb(start, self.initial_memory(x), tf.zeros(tf.shape(x)[:1], tf.bool))
         if stop:
             return shrinking_loop(body, state, constants, self.steps, test_last)
-        (last,) = repeated(lambda here: [body(0, here, constants)], [state], self.steps, victim)
-        return last.x_adv
+
+        def train(here: Climb, flags):
+            there, more = body(0, here, constants)
+            return [there, flags | more]
+
+        last, flags = repeated(train, [state, tf.zeros(tf.shape(x)[:1], tf.int32)], self.steps, victim)
+        return last.x_adv, flags

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 
 from athe_tf.attacks.gradient import PGD
 from athe_tf.data.sources import source_fingerprint
@@ -22,10 +21,11 @@ from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity
 from athe_tf.programs.workdir import Workdir
 from athe_tf.saving.saved_model import export
-from athe_tf.training.adversarial_model import AdversarialModel
+from athe_tf.training.adversarial_model import LOSS_NOT_FINITE, AdversarialModel
 from athe_tf.training.averaging import SWA
+from athe_tf.training.gradient_watch import GradientWatch
 from athe_tf.training.pgd_at import Standard
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing
 
 # Shown at the first Ctrl+C or SIGTERM.
@@ -167,8 +167,8 @@ class Run:
                     self._fit(progress.epoch + 1, self._steps - progress.step, options)
                 if progress.epoch < epochs and progress.stopped is None:
                     self._fit(epochs, self._steps, options)
-        except tf.errors.InvalidArgumentError as error:
-            if "the training loss" in str(error):
+        except InputError as error:
+            if str(error).startswith(LOSS_NOT_FINITE):
                 raise callbacks.NotFiniteError(self.trainer, "the loss") from None
             raise
 
@@ -207,6 +207,7 @@ class Run:
             attack = PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4)
             guarded = config.guarded_drop, self.workdir.previous_epoch, progress, self.distribution
             found.append(callbacks.OverfittingGuard(batch, attack, *guarded))
+        found.insert(0, GradientWatch(self.write))
         found.append(callbacks.Records(self.workdir.metrics, progress, writes))
         found.append(callbacks.BestKeeper(*kept, images=self._validation_images))
         if config.ensemble and writes:

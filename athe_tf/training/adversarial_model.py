@@ -1,5 +1,7 @@
 """The training step that every framework shares."""
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -15,7 +17,9 @@ from athe_tf.models.victim import Victim, keras_victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
 from athe_tf.training.crafting import check_batch_norm, check_radius_used, crafting_mode, named_attack
+from athe_tf.training.gradient_watch import GradientCounts, with_watch
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
+from athe_tf.training.random_layers import augmented, check_random_layers, cut
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.graph_checks import checked
@@ -24,6 +28,13 @@ from athe_tf.utils.keras_compat import all_layers
 from athe_tf.utils.label_checks import checked_labels
 from athe_tf.utils.options import DerivedSignature, make_options
 from athe_tf.utils.tensorflow_compat import ModelWithStepLogs
+
+# What the error of a loss that is not finite begins and goes on with.
+LOSS_NOT_FINITE = "The training loss is not a number. "
+LOWER_RATE = (
+    "A lower learning rate, or a larger batch size, usually helps. Nothing was updated in this step: "
+    "`trainer.net` has the weights of the step before."
+)
 
 
 class Terms(NamedTuple):
@@ -61,7 +72,7 @@ class AdversarialModel(ModelWithStepLogs):
 
     | part | method | by default |
     |---|---|---|
-    | prepare | `prepare` | the batch unchanged |
+    | prepare | `prepare` | the batch, after the random layers at the front of `net` |
     | craft | `craft` | adversarial examples from `attack` |
     | loss | `training_loss`, inside the tape of `gradients` | none: every framework has its own |
     | apply | `update_weights` | clips, and updates the weights of `net` and their average |
@@ -97,7 +108,8 @@ class AdversarialModel(ModelWithStepLogs):
 
     Args:
         net: A Keras model from images in [0, 1] to logits. Layers with `trainable = False` stay unchanged,
-            batch normalization included.
+            batch normalization included. Random layers directly behind its input, such as `RandomFlip`, are
+            applied once per batch before the attack; what is attacked and trained is `rest`.
         attack: Crafts the training images: an `Attack`, or the name of one, such as `"pgd-10"`. `None` for
             frameworks that need none.
         epsilon: The radius of attacks given by name, in pixels of [0, 1].
@@ -150,7 +162,13 @@ class AdversarialModel(ModelWithStepLogs):
         self.net = net
         check_classifier(net)
         check_float_input(net)
-        self.head, self._features = find_head(net)
+        front, rest = cut(net)
+        check(rest is not None, f"The model '{net.name}' has nothing to train: all of its layers are random.")
+        check_random_layers(net, front)
+        #: The random layers at the front of `net`, and the rest of it, which is attacked and trained.
+        self.random_front, self.rest = front, rest
+        head = find_head(net)
+        self.head, self._features = head.layer, (head if rest is net else find_head(rest)).features
         check(
             not has_softmax(self.head),
             "Training and attacks need logits, and this model ends in a softmax. Remove it: "
@@ -178,7 +196,7 @@ class AdversarialModel(ModelWithStepLogs):
         check_batch_norm(self.bn_mode, net)
         self.seed, self.average = seed, average
         self.averaged: Any = None if average is None else average.attach(net)
-        self._averaged_head = Head() if self.averaged is None else find_head(self.averaged)
+        self._shipped_head = head if self.averaged is None else find_head(self.averaged)
         if weight_perturbation is not None:
             weight_perturbation.check_net(net)
         self.weight_perturbation = weight_perturbation
@@ -191,6 +209,8 @@ class AdversarialModel(ModelWithStepLogs):
         self.clean_accuracy = keras.metrics.SparseCategoricalAccuracy(name="clean_accuracy")
         self.robust_accuracy = keras.metrics.SparseCategoricalAccuracy(name="robust_accuracy")
         self._validated_batches = keras.metrics.Sum(name="validated_batches")
+        #: Which images had a gradient for the training attack, and for the validation attack.
+        self.crafted, self.validated = GradientCounts(), GradientCounts()
         self.built = True
 
     def __repr__(self) -> str:
@@ -233,7 +253,7 @@ class AdversarialModel(ModelWithStepLogs):
         """Adversarial examples for this step: the `x_adv` of `training_loss`, by default from `attack`."""
         if not self.options.crafts:
             return x
-        with crafting_mode(self.bn_mode, self.net, x) as training:
+        with crafting_mode(self.bn_mode, self.rest, x) as training:
             attack = self.current_attack()
             return attack(self.victim(training), x, y, ids=replicas.positions(x), seed=self.step_seed())
 
@@ -261,8 +281,8 @@ class AdversarialModel(ModelWithStepLogs):
         return Cost(*(a + times * b for a, b in zip(crafting, self.loss_passes(), strict=True)))
 
     def training_logits(self, x):
-        """The logits of `net` in training mode: float32 if the network computes in half precision."""
-        return full_precision(self.net(x, training=True))
+        """The logits of `rest` in training mode: float32 if the network computes in half precision."""
+        return full_precision(self.rest(x, training=True))
 
     def crossentropy(self, y, logits):
         """Cross-entropy with this framework's margin and label smoothing; one value per example."""
@@ -282,11 +302,11 @@ class AdversarialModel(ModelWithStepLogs):
         """The plain classifier to ship: `net`, or its average."""
         return self.net if self.averaged is None else self.averaged
 
-    def victim(self, training: bool, averaged: bool = False) -> Victim:
-        """The net, or its average, as an attack sees it during this step."""
-        net = self.averaged if averaged else self.net
-        head = self._averaged_head if averaged else Head(self.head, self._features)
-        return keras_victim(net, head, training)
+    def victim(self, training: bool, shipped: bool = False) -> Victim:
+        """The net behind its random layers, or what is shipped, as an attack sees it during this step."""
+        if shipped:
+            return keras_victim(self.shipped, self._shipped_head, training)
+        return keras_victim(self.rest, Head(self.head, self._features), training)
 
     def step_seed(self):
         """The seed of this step: a function of the run's seed and the number of updates so far."""
@@ -327,12 +347,13 @@ class AdversarialModel(ModelWithStepLogs):
             terms = self.training_loss(x, x_adv, y)
             losses = terms.losses if sample_weight is None else terms.losses * sample_weight
             loss = tf.reduce_mean(losses)
-            if self.net.losses:
-                loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.net.losses])
-            # Stops before anything is updated.
-            loss = tf.debugging.check_numerics(loss, "the training loss")
+            if self.rest.losses:
+                loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.rest.losses])
+            loss = checked(loss, tf.math.is_finite(loss), LOSS_NOT_FINITE, LOWER_RATE)
             scaled = self.optimizer.scale_loss(loss / replicas.count())
-        gradients, of_sources = tape.gradient(scaled, (self.net.trainable_variables, list(sources)))
+        # Stops before anything is updated.
+        with tf.control_dependencies([loss]):
+            gradients, of_sources = tape.gradient(scaled, (self.net.trainable_variables, list(sources)))
         return terms, loss, gradients, of_sources
 
     def update_weights(self, gradients) -> None:
@@ -370,6 +391,20 @@ class AdversarialModel(ModelWithStepLogs):
             raise InputError(f"{type(self).__name__} has its own loss. Leave `loss` out of `compile`.")
         super().compile(optimizer=optimizer, metrics=metrics, jit_compile=jit_compile, **kwargs)
 
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *args, **kwargs):
+        return super().fit(**self._watched(super().fit, args, kwargs))
+
+    @functools.wraps(keras.Model.evaluate)
+    def evaluate(self, *args, **kwargs):
+        return super().evaluate(**self._watched(super().evaluate, args, kwargs))
+
+    def _watched(self, method, args, kwargs) -> dict:
+        """The arguments of `fit` or `evaluate` by name, with a `GradientWatch` among the callbacks."""
+        given = inspect.signature(method).bind(*args, **kwargs).arguments
+        given |= given.pop("kwargs", {})
+        return given | {"callbacks": with_watch(given.get("callbacks"))}
+
     def call(self, inputs, training=False):
         return self.net(inputs, training=True) if training else self.shipped(inputs, training=False)
 
@@ -391,16 +426,18 @@ class AdversarialModel(ModelWithStepLogs):
         return self.train_function
 
     def checked_batch(self, data):
-        """The same batch; raises `InputError` unless images lie in [0, 1] and labels are classes.
+        """The same batch; raises `InputError` unless images lie in [0, 1], labels are classes and weights not
+        negative.
 
         What `unpack` refuses by its dtype or shape is passed on to it.
         """
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if y is None:
             return data
-        shape = tf.convert_to_tensor(y).shape
-        if shape.rank in (None, 1) or shape[1:] == (1,):  # else one-hot
+        if is_column(tf.convert_to_tensor(y)):  # else one-hot
             y = checked_labels(y, self.net.output_shape[-1])
+        if sample_weight is not None:
+            sample_weight = checked_weights(sample_weight, tf.shape(x)[0])
         return keras.utils.pack_x_y_sample_weight(checked_images(x), y, sample_weight)
 
     def unpack(self, data):
@@ -414,18 +451,25 @@ class AdversarialModel(ModelWithStepLogs):
             f"Expected images as floats in [0, 1]. Received: {x.dtype.name}. Divide them by 255.",
         )
         check(
-            y.shape.rank in (None, 1) or y.shape[1:] == (1,),
+            is_column(y),
             f"Expected labels as integers of shape [batch]. Received: the shape {y.shape}. Take the "
             "argmax of one-hot labels.",
         )
         y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
         if sample_weight is not None:
             sample_weight = tf.cast(sample_weight, self.image_dtype)
+            sample_weight = tf.reshape(sample_weight, [tf.shape(x)[0]])
         return tf.cast(x, self.image_dtype), y, sample_weight
 
+    def training_batch(self, data):
+        """`unpack`, the random layers at the front of `net`, and `prepare`."""
+        x, y, sample_weight = self.unpack(data)
+        return self.prepare(augmented(self.random_front, x, self.step_seed()), y, sample_weight)
+
     def train_step(self, data):
-        x, y, sample_weight = self.prepare(*self.unpack(data))
-        x_adv = self.craft(x, y)
+        x, y, sample_weight = self.training_batch(data)
+        with self.crafted.counting(self.epsilon() if self.options.crafts else 0):
+            x_adv = self.craft(x, y)
         terms, loss, gradients = self.gradients(x, x_adv, y, sample_weight)
         self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
@@ -442,10 +486,11 @@ class AdversarialModel(ModelWithStepLogs):
             # A metric counts the batches, because Keras resets metrics at the beginning of an evaluation.
             seed = rng.fold(self.seed, 1, self._validated_batches.result())
             self._validated_batches.update_state(1.0)
-            victim = self.victim(training=False, averaged=self.averaged is not None)
+            victim = self.victim(training=False, shipped=True)
             # Any attack can be used for validation, and only those for training support float64.
             images = tf.cast(x, tf.float32)
-            x_adv = self.validation_attack(victim, images, y, ids=replicas.positions(x), seed=seed)
+            with self.validated.counting(self.validation_attack.threat.epsilon):
+                x_adv = self.validation_attack(victim, images, y, ids=replicas.positions(x), seed=seed)
             self.robust_accuracy.update_state(y, net(x_adv, training=False), sample_weight)
             logged.append("robust_accuracy")
         return self._logs(x, y, logits, sample_weight, logged)
@@ -474,6 +519,23 @@ def checked_images(images):
     low, high = tf.reduce_min(images), tf.reduce_max(images)
     remedy = tf.where((low >= 0) & (high <= 255), DIVIDE, NORMALIZE_INSIDE)
     return checked(images, valid, f"{IMAGE_RULE}min=", low, ", max=", high, ". ", remedy)
+
+
+def is_column(values) -> bool:
+    """Whether a tensor has one value per example: the shape [N] or [N, 1], or one that only a batch tells."""
+    return values.shape.rank in (None, 1) or values.shape[1:] == (1,)
+
+
+def checked_weights(weights, count):
+    """The same sample weights; an error unless there are `count` of them, finite and not negative."""
+    weights, size = tf.cast(weights, tf.float32), tf.size(weights)
+    rule = "Expected one sample weight per image, of shape [batch] or [batch, 1]. Received: "
+    weights = checked(weights, size == count, rule, size, " weights for ", count, " images.")
+    low, high = tf.reduce_min(weights), tf.reduce_max(weights)
+    # False for NaN.
+    valid = tf.reduce_all((weights >= 0) & tf.math.is_finite(weights))
+    rule = "Sample weights and class weights must be finite and not negative. Received: min="
+    return checked(weights, valid, rule, low, ", max=", high, ". Use 0 to leave an image out.")
 
 
 def full_precision(logits):

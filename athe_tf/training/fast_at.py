@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from athe_tf.attacks.engine import gradient_health
 from athe_tf.attacks.engine.gradients import gradient_of, inner_product, input_gradient
 from athe_tf.training.adversarial_model import Cost, Terms
 from athe_tf.training.crafting import crafting_mode
@@ -61,8 +62,9 @@ class NFGSM(FastAT):
         attack = self.current_attack()
         noise = attack.threat.uniform_start(x, replicas.positions(x), self.step_seed())
         start = tf.clip_by_value(x + self.options.noise * noise, 0.0, 1.0)
-        with crafting_mode(self.bn_mode, self.net, x) as training:
-            _, gradient, _ = gradient_of(attack.objective(self.victim(training), y, []), start)
+        with crafting_mode(self.bn_mode, self.rest, x) as training:
+            _, gradient, bad = gradient_of(attack.objective(self.victim(training), y, []), start)
+        gradient_health.report(gradient_health.flags_of(bad))
         return tf.clip_by_value(start + attack.step_size * attack.threat.ascent(gradient), 0.0, 1.0)
 
 
@@ -91,8 +93,9 @@ class GradAlign(FastAT):
     def craft(self, x, y):
         """Adversarial examples, with the gradient at the clean images."""
         attack = self.current_attack()
-        with crafting_mode(self.bn_mode, self.net, x) as training:
-            _, gradient, _ = gradient_of(attack.objective(self.victim(training), y, []), x)
+        with crafting_mode(self.bn_mode, self.rest, x) as training:
+            _, gradient, bad = gradient_of(attack.objective(self.victim(training), y, []), x)
+        gradient_health.report(gradient_health.flags_of(bad))
         moved = x + attack.step_size * attack.threat.ascent(gradient)
         return Aligned(attack.threat.project(x, moved), gradient)
 

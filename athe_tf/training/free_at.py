@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from athe_tf.attacks.engine import gradient_health
 from athe_tf.attacks.engine.gradients import finite_gradient
 from athe_tf.training.adversarial_model import Cost
 from athe_tf.training.options import FreeATOptions
@@ -59,7 +60,7 @@ class FreeAT(PGDAT):
         self.batch_size = batch_size
         self.noise = self.add_weight(
             name="noise",
-            shape=(batch_size, *net.input_shape[1:]),
+            shape=(batch_size, *self.rest.input_shape[1:]),
             initializer="zeros",
             trainable=False,
             dtype=self.image_dtype,
@@ -73,10 +74,11 @@ class FreeAT(PGDAT):
         return Cost(*[self.options.replays] * 3)
 
     def train_step(self, data):
-        x, y, sample_weight = self.prepare(*self.unpack(data))
-        # Unrolled: replicas cannot synchronize in an optimizer inside tf.while_loop.
-        for _ in range(self.options.replays):
-            logs = self.replay(x, y, sample_weight)
+        x, y, sample_weight = self.training_batch(data)
+        with self.crafted.counting(self.epsilon()):
+            # Unrolled: replicas cannot synchronize in an optimizer inside tf.while_loop.
+            for _ in range(self.options.replays):
+                logs = self.replay(x, y, sample_weight)
         return logs
 
     def replay(self, x, y, sample_weight=None) -> dict:
@@ -84,6 +86,11 @@ class FreeAT(PGDAT):
         crafted = self.craft(x, y)
         images = crafted.images
         terms, loss, gradients, (slope,) = self.backward(x, images, y, sample_weight, sources=[images])
+        flags = gradient_health.flags_of(finite_gradient(slope)[1])
+        if sample_weight is not None:
+            # Images of weight 0 have no gradient of this loss.
+            flags = tf.where(sample_weight > 0, flags, gradient_health.USABLE)
+        gradient_health.report(flags)
         slope = slope if self.options.noise_in_box else through_clip(slope, crafted.moved)
         self._keep_noise(crafted.rows, self.stepped(x, crafted.noise, slope))
         self.update_weights(gradients)

@@ -64,8 +64,8 @@ class LLR(AdversarialModel):
         return LocalLinearity.like(super().prepared_attack(attack), **search)
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        here = clean_pass(self.net, x, y)
-        there, moved_logits = frozen_losses(self.net, here.statistics, x_adv, y)
+        here = clean_pass(self.rest, x, y)
+        there, moved_logits = frozen_losses(self.rest, here.statistics, x_adv, y)
         slope = inner_product(tf.stop_gradient(x_adv - x), here.gradient)
         weight = self.options.resolved
         losses = weight("nominal_weight") * self.crossentropy(y, here.logits)
@@ -161,10 +161,10 @@ class CURE(AdversarialModel):
         return self.options.curvature_step * self.epsilon() / self.attack.threat.epsilon
 
     def training_loss(self, x, x_adv, y) -> Terms:
-        here = clean_pass(self.net, x, y)
+        here = clean_pass(self.rest, x, y)
         step = tf.cast(self.current_step(), here.gradient.dtype)
         moved = x + step * tf.stop_gradient(unit_sign(here.gradient))
-        _, gradient = gradient_at(self.net, here.statistics, moved, y)
+        _, gradient = gradient_at(self.rest, here.statistics, moved, y)
         change = gradient - here.gradient
         curvature = inner_product(change, change)
         losses = self.crossentropy(y, here.logits) + self.options.curvature_weight * curvature

@@ -25,6 +25,11 @@ def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
     return list(model._flatten_layers())
 
 
+def seed_states(layer: keras.layers.Layer) -> list:
+    """The variables from which a layer, and layers inside it, draw random numbers; only their name tells."""
+    return [variable for variable in layer.variables if variable.name == "seed_generator_state"]
+
+
 def producer(tensor: keras.KerasTensor) -> tuple[Any, Any]:
     """The layer that computes a symbolic tensor, and the first of its inputs, or `None` if it has none.
 

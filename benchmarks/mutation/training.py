@@ -271,7 +271,7 @@ SLIPS = (
     Slip(
         "R46",
         HERE + "adversarial_model.py",
-        "loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.net.losses])",
+        "loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.rest.losses])",
         "pass",
         ("tests/training/test_adversarial_model.py::test_regularisers_of_the_net_are_part_of_the_loss",),
     ),

@@ -49,6 +49,13 @@ def test_moving_statistics_are_equal_on_all_replicas_without_synchronisation(rep
     np.testing.assert_array_equal(first, second)
 
 
+def test_replicas_draw_different_numbers_in_random_layers_and_add_up_their_counts(replicas):
+    first, second = replicas["random_front/0"], replicas["random_front/1"]
+    assert np.abs(first - second).mean() > 0.01  # of the same images
+    # 16 images, none of which had a gradient that was zero or not finite.
+    np.testing.assert_array_equal(replicas["random_front/counts"], [16, 0, 0, 0])
+
+
 def test_a_run_on_two_replicas_resumes_and_exports_as_on_one(replicas):
     np.testing.assert_allclose(replicas["run/interrupted"], replicas["run/one"], atol=1e-5)
     np.testing.assert_allclose(replicas["run/val_loss"], replicas["run/one_val_loss"], rtol=1e-4)

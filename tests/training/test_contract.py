@@ -17,6 +17,10 @@ from tests.small_runs import get_weights, tiny_batch, tiny_net
 X, Y = tiny_batch()
 
 
+# Later replays see the weights and the noise of earlier ones.
+ONE_REPLAY = {"free_at": {"replays": 1}}
+
+
 def attack_for(options):
     return attacks.PGD(0.1, steps=1 if options.one_step else 2, step_size=options().step_size(0.1))
 
@@ -148,6 +152,37 @@ def test_what_prepare_returns_is_trained_on(name):
     assert logs == expected
     for one, other in zip(ours, found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", sorted(training.FRAMEWORKS))
+def test_sample_weights_weight_the_loss_of_each_example(name):
+    """Against a loop over the examples: without batch normalization, each one's loss is its own."""
+    weights = np.random.default_rng(5).uniform(0, 2, len(X)).astype("float32")
+
+    trainer = make(name, tiny_net(batch_norm=False), seed=3, **ONE_REPLAY.get(name, {}))
+    trainer.compile(keras.optimizers.SGD(1.0))
+    start = trainer.net.get_weights()
+
+    def step(weight):
+        """The logged loss, and the change of the weights by the first step of plain SGD at rate 1."""
+        trainer.net.set_weights(start)
+        for variable in (trainer.optimizer.iterations, getattr(trainer, "noise", None)):
+            if variable is not None:
+                variable.assign(np.zeros_like(variable))
+        trainer.reset_metrics()
+        loss = trainer.train_on_batch(X, Y, sample_weight=weight, return_dict=True)["loss"]
+        return float(loss), [a - b for a, b in zip(start, trainer.net.get_weights(), strict=True)]
+
+    flat, column = (step(weight) for weight in (weights, weights[:, None]))
+    assert flat[0] == column[0]
+    # All weight on one example gives its part of the mean.
+    alone = [step(row) for row in np.eye(len(X), dtype="float32")]
+    expected = sum(w * loss for w, (loss, _) in zip(weights, alone, strict=True))
+    np.testing.assert_allclose(flat[0], expected, rtol=1e-4)
+    for position, (change, same) in enumerate(zip(flat[1], column[1], strict=True)):
+        np.testing.assert_array_equal(change, same)
+        expected = sum(w * changes[position] for w, (_, changes) in zip(weights, alone, strict=True))
+        np.testing.assert_allclose(change, expected, atol=1e-4)
 
 
 def test_training_can_change_pgd_and_its_variants_only():

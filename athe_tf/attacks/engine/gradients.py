@@ -94,10 +94,10 @@ def repeated(body, state: Sequence, times: int, victim: Victim) -> Sequence:
 
 
 def best_round(climb, rounds: int, score, x, victim: Victim):
-    """For each example, the image of the round with the highest score; for training.
+    """`(images, flags)`: for each example, the image of the round with the highest score; for training.
 
     Args:
-        climb: From the index of a round to images.
+        climb: From the index of a round to images and their flags of `gradient_health`.
         rounds: Number of rounds. A single one needs no comparison.
         score: From images to one value per example.
         x: The clean images, for examples whose scores are all NaN.
@@ -106,14 +106,15 @@ def best_round(climb, rounds: int, score, x, victim: Victim):
     if rounds == 1:
         return climb(0)
 
-    def body(round_index, best, best_score):
-        x_adv = climb(round_index)
+    def body(round_index, best, best_score, flags):
+        x_adv, more = climb(round_index)
         new_score = score(x_adv)
         best = where_rows(new_score > best_score, x_adv, best)
-        return round_index + 1, best, tf.maximum(new_score, best_score)
+        return round_index + 1, best, tf.maximum(new_score, best_score), flags | more
 
     lowest = tf.fill(tf.shape(x)[:1], tf.constant(-float("inf"), x.dtype))
-    return repeated(body, (0, x, lowest), rounds, victim)[1]
+    _, best, _, flags = repeated(body, (0, x, lowest, tf.zeros(tf.shape(x)[:1], tf.int32)), rounds, victim)
+    return best, flags
 
 
 class Adam(NamedTuple):
