@@ -167,7 +167,8 @@ def ways(case: Case, subject: Subject, world: World) -> dict[str, Callable[[], t
         result = athe_tf.evaluate(subject.model, data, **options)
         failed = [check["name"] for check in result.checks if check["status"] == "failed"]
         told = " ".join([*map(str, result.warnings), *failed])
-        return (result.clean_accuracy, result.worst_case_accuracy), told
+        robust = result.worst_case_accuracy
+        return (result.clean_accuracy, np.nan if robust is None else robust), told
 
     def run():
         attack = athe_tf.attacks.get("cw-linf-20", epsilon=EPSILON)

@@ -589,6 +589,20 @@ def _(world):
     return Subject(athe_tf.models.with_input_range(net, (0, 255)), true=world.net)
 
 
+@case("an integer input inside another model", says="uint8|integer")
+def _(world):
+    inputs = keras.Input((8, 8, 1), dtype="uint8")
+    inner = keras.Model(inputs, world.net(keras.layers.Rescaling(1 / 255.0)(inputs)))
+    return Subject(keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Rescaling(255.0), inner]))
+
+
+@case("channels first", says="channels")
+def _(world):
+    return Subject(
+        lambda x: world.net(tf.ensure_shape(tf.transpose(x, [0, 2, 3, 1]), [None, 8, 8, 1])), run=False
+    )
+
+
 @case("a model of pixels from 0 to 255", says="scaled to|0, 255")
 def _(world):
     return Subject(lambda x: world.net(x / 255.0))
@@ -640,6 +654,11 @@ def _(world):
 @case("an attack in another norm", says="norm|threat model")
 def _(world):
     return Subject(world.net, options={"attacks": [athe_tf.attacks.PGD(0.1, "l2", steps=5)]})
+
+
+@case("a targeted attack by name", says="targeted")
+def _(world):
+    return Subject(world.net, options={"attacks": ["pgd-5(targeted=True)"]})
 
 
 @case("a negative max_examples", says="max_examples")
