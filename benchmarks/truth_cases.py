@@ -830,6 +830,18 @@ def _(world):
     return "accepted"
 
 
+@training_case("a random layer behind a Rescaling", says="random")
+def _(world):
+    trained(world, small_net(keras.layers.Rescaling(1.0), keras.layers.RandomTranslation(0.2, 0.2)))
+    return "accepted"
+
+
+@training_case("a layer that mixes images and not labels", says="labels")
+def _(world):
+    trained(world, small_net(keras.layers.MixUp()))
+    return "accepted"
+
+
 @training_case("an integer input", says="uint8|integer")
 def _(world):
     inputs = keras.Input((8, 8, 1), dtype="uint8")

@@ -15,7 +15,8 @@
 | `cure` | `CURE` | clean images, plus the change of the input gradient (Moosavi-Dezfooli et al., 2019) |
 
 The parts: `adversarial_model.py` (the shared training step), `options.py` (names, options and rules, without
-TensorFlow), `crafting.py` (attacks by name, batch normalization while they run),
+TensorFlow), `crafting.py` (attacks by name, batch normalization while they run), `random_layers.py` (random
+layers at the front of a model), `gradient_watch.py` (images that no attack can move),
 `optimizers.py` (SGD as PyTorch computes it), `schedules.py` (learning rates, and the radius of the training
 attack), `averaging.py` (averages of the weights), `awp.py` (gradients at perturbed weights). The frameworks
 themselves are in `pgd_at.py` (with `standard` and `alp`), `trades.py`, `mart.py`, `free_at.py`, `fast_at.py`

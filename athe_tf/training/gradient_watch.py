@@ -99,7 +99,8 @@ class GradientWatch(keras.callbacks.Callback):
             self.write(
                 f"Robust accuracy in epoch {epoch + 1} is {100 * gap:.0f} points higher on the training "
                 "images than on the validation images. Either the model overfits, or the training attack is "
-                "weak, or training sees other images than the attack made: random layers or dropout inside."
+                "weak, or batch normalization has not settled yet, or training sees other images than the "
+                "attack made: random layers or dropout inside the model."
             )
 
     def on_test_begin(self, logs=None):
