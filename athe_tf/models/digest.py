@@ -89,6 +89,8 @@ def keras_state(model: keras.Model) -> list | None:
             return None
         state.append((_Same(layer), _Same(kind.call)))
         if isinstance(layer, keras.Model):
+            if not getattr(layer, "outputs", None):  # its layers are called by Python code
+                return None
             state.append([_Same(tensor) for tensor in (*layer.inputs, *layer.outputs)])
             continue
         for name, value in vars(layer).items():

@@ -124,6 +124,12 @@ def test_a_keras_model_that_changed_is_measured_as_it_is_now(change, net, labels
     assert measured(model, labels).clean_accuracy == 0.0
 
 
+def test_a_trainer_is_measured_as_what_it_ships_now():
+    net = tiny_net("linear")
+    trainer = athe_tf.training.PGDAT(net, "pgd-2", epsilon=0.1)
+    assert victim_of(trainer) is not victim_of(trainer)
+
+
 def test_the_scale_of_a_head_that_changed_is_seen():
     model = tiny_net("he")
     assert victim_of(model).scale == 15.0

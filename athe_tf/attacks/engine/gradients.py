@@ -54,7 +54,8 @@ def finite_gradient(gradient):
     if gradient is None:
         raise NoGradients(
             "The model's output does not depend differentiably on its input, so no gradient attack can be "
-            "run on it. Use a black-box attack."
+            "run on it. Look for rounding, tf.stop_gradient or a cast to integers in it, or use a black-box "
+            "attack."
         )
     finite = tf.cast(tf.math.is_finite(gradient), gradient.dtype)
     length = tf.reduce_sum(tf.abs(flat(gradient)), axis=1)
