@@ -101,12 +101,13 @@ def test_queries_equal_the_number_of_times_the_model_saw_each_image(case):
     x = np.random.default_rng(1).uniform(0.3, 0.7, (16, 1, 7, 1)).astype("float32")
     y = (x.reshape(16, 7) @ model.kernel).argmax(1)
     attack, _ = make(case, epsilon=0.03)
+    victim = athe_tf.victim(model)
     for i in range(16):
         model.rows = 0
-        alone = attack.run(model, x[i : i + 1], y[i : i + 1], ids=[i])
+        alone = attack.run(victim, x[i : i + 1], y[i : i + 1], ids=[i])
         assert model.rows == alone.queries[0]
     traces, model.rows = model.traces, 0
-    together = attack.run(model, x, y, batch_size=16)
+    together = attack.run(victim, x, y, batch_size=16)
     # In company a solved row stays until an eighth of the batch, two rows here, is solved.
     assert 0 <= model.rows - together.queries.sum() <= together.queries.max()
     assert model.traces <= traces + 1  # the clean pass may generalize its batch size once
