@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import keras
 import tensorflow as tf
@@ -391,13 +391,15 @@ class AdversarialModel(ModelWithStepLogs):
             raise InputError(f"{type(self).__name__} has its own loss. Leave `loss` out of `compile`.")
         super().compile(optimizer=optimizer, metrics=metrics, jit_compile=jit_compile, **kwargs)
 
-    @functools.wraps(keras.Model.fit)
-    def fit(self, *args, **kwargs):
-        return super().fit(**self._watched(super().fit, args, kwargs))
+    if not TYPE_CHECKING:  # with the signatures of Keras
 
-    @functools.wraps(keras.Model.evaluate)
-    def evaluate(self, *args, **kwargs):
-        return super().evaluate(**self._watched(super().evaluate, args, kwargs))
+        @functools.wraps(keras.Model.fit)
+        def fit(self, *args, **kwargs):
+            return super().fit(**self._watched(super().fit, args, kwargs))
+
+        @functools.wraps(keras.Model.evaluate)
+        def evaluate(self, *args, **kwargs):
+            return super().evaluate(**self._watched(super().evaluate, args, kwargs))
 
     def _watched(self, method, args, kwargs) -> dict:
         """The arguments of `fit` or `evaluate` by name, with a `GradientWatch` among the callbacks."""

@@ -312,8 +312,8 @@ SLIPS = (
     Slip(
         "E59",
         "athe_tf/evaluation/model_diagnosis.py",
-        "np.concatenate(kept)[:MAX_EXAMPLES]",
-        "np.concatenate(kept)",
+        "parts[2][:MAX_EXAMPLES]",
+        "parts[2]",
         PARTS,
     ),
 )

@@ -505,7 +505,7 @@ def test_a_gradient_with_one_entry_that_is_not_finite_keeps_the_others():
     x = tf.constant(np.array([4.0, 0.0, 9.0, 1.0], "float32").reshape(2, 2, 1, 1))
     outputs, gradient, bad = gradient_of(lambda v: (tf.reduce_sum(tf.sqrt(v), [1, 2, 3]), "kept"), x)
     np.testing.assert_allclose(np.ravel(gradient), [0.25, 0.0, 1 / 6, 0.5], rtol=1e-6)
-    assert outputs == "kept" and bad.numpy().tolist() == [1, 0]
+    assert outputs == "kept" and bad.numpy().tolist() == [[1, 0], [0, 0]]
 
 
 def test_averaged_gradients_and_outputs_are_means_over_passes():
@@ -520,7 +520,15 @@ def test_averaged_gradients_and_outputs_are_means_over_passes():
     (loss,), gradient, bad = mean_gradient(objective, x, 4)
     np.testing.assert_allclose(gradient, np.full(x.shape, 2.5))  # the mean of 1, 2, 3, 4
     np.testing.assert_allclose(loss, [7.5, 7.5])
-    assert bad.numpy().tolist() == [0, 0] and float(passes) == 4
+    assert bad.numpy().tolist() == [[0, 0], [0, 0]] and float(passes) == 4
+
+
+def test_a_gradient_that_is_zero_in_all_entries_is_marked():
+    x = tf.constant(np.array([4.0, 1.0, 9.0, 1.0], "float32").reshape(2, 2, 1, 1))
+    factors = tf.constant([0.0, 1.0])
+    _, gradient, bad = gradient_of(lambda v: (factors * tf.reduce_sum(v * v, [1, 2, 3]), None), x)
+    np.testing.assert_allclose(np.ravel(gradient), [0.0, 0.0, 18.0, 2.0])
+    assert bad.numpy().tolist() == [[0, 1], [0, 0]]
 
 
 @pytest.mark.parametrize("count", [1, 7, 20])
@@ -532,7 +540,7 @@ def test_a_shrinking_loop_freezes_each_row_when_it_is_done_and_tests_only_the_ot
         (value,) = state
         seen.append(int(tf.shape(value)[0]))
         odd = tf.fill(tf.shape(value), i % 2)
-        return [value + 1], value + 1 >= constants[0], odd, 1 - odd
+        return [value + 1], value + 1 >= constants[0], tf.stack([odd, 2 * odd], axis=1), 1 - odd
 
     def last(state, constants):
         return [state[0] + 100], tf.ones_like(state[0])
@@ -542,7 +550,7 @@ def test_a_shrinking_loop_freezes_each_row_when_it_is_done_and_tests_only_the_ot
     np.testing.assert_array_equal(loop.state[0], np.where(goals > 8, 108, goals))
     np.testing.assert_array_equal(loop.steps, steps)
     np.testing.assert_array_equal(loop.tested, goals > 8)
-    np.testing.assert_array_equal(loop.nonfinite, steps // 2)
+    np.testing.assert_array_equal(loop.faults, np.stack([steps // 2, 2 * (steps // 2)], axis=1))
     np.testing.assert_array_equal(loop.judged, (steps + 1) // 2 + (goals > 8))
     # In eighths of the batch.
     part = -(-count // 8)
@@ -665,6 +673,8 @@ DEFAULTS: dict[str, dict] = {
     "pgd": PGD,
     "mim": PGD | {"steps": 10, "start": "zero", "decay": 1.0},
     "cw-linf": PGD | {"loss": "margin"},
+    # A quarter of epsilon is 51 of 255 levels.
+    "eight-bit-pgd": PGD | {"loss": "margin", "step_size": 51 / 255},
     "adaptive-pgd": PGD | {"loss": "he", "margin": 0.2},
     "fn-pgd": PGD,
     "pgd-scale-sweep": PGD | {"loss": "ce_at_scales", "scales": [1.0, 5.0, 10.0, 15.0, 30.0]},

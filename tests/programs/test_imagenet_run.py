@@ -31,7 +31,10 @@ def test_free_at_with_he_trains_on_random_crops_and_is_evaluated_on_central_ones
     settings = json.loads((run / "config.json").read_text())
     assert settings["resize_size"] == 56 and settings["augmentation"] == "random_resized_crop_flip"
     out = tmp_path / "out"
-    found = run_program("evaluate", f"--model={run}", "--attacks=fgsm", "--nochecks", f"--output={out}")
+    own = (f"--model={run}", "--attacks=fgsm", "--nochecks", f"--output={out}")
+    found = run_program("evaluate", *own)
+    assert found.returncode == 2 and "and other data there" in found.stderr  # one file is not as it was
+    found = run_program("evaluate", *own, f"--dataset=folder:{jpegs}")
     assert found.returncode == 0, found.stderr
     result = json.loads((out / "evaluation.json").read_text())
     assert result["examples"] == 6 and result["attacks"][0]["name"] == "fgsm"
