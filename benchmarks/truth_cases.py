@@ -133,7 +133,9 @@ def _(world):
 
 @healthy("a random layer at the front, in inference mode")
 def _(world):
-    return Subject(keras.Sequential([keras.Input((8, 8, 1)), keras.layers.RandomFlip(), clone(world.net)]))
+    net = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.RandomFlip(), clone(world.net)])
+    # Called without `training`, the layer itself flips images.
+    return Subject(net, true=lambda x: net(x, training=False))
 
 
 # A model that has changed since it was measured

@@ -62,9 +62,10 @@ def _percent(share: float | None) -> str:
 def _remark(attack: "AttackOutcome", result: "Result") -> str:
     if not attack.was_run:
         return f"not run: {attack.not_run}"
-    forward, backward = attack.mean_passes
+    # An attack on few of the images takes less than one pass of all.
+    passes = " + ".join(f"{each:.1g}" if 0 < each < 0.5 else f"{each:.0f}" for each in attack.mean_passes)
     # As the file has it: what is read back gives the same table.
-    parts = [f"{round(attack.seconds, 2):.1f} s", f"{forward:.0f} + {backward:.0f} passes per image"]
+    parts = [f"{round(attack.seconds, 2):.1f} s", f"{passes} passes per image"]
     if attack.image_count < result.examples:
         parts.append(f"first {attack.image_count} images")
     if not attack.in_worst_case:
