@@ -330,7 +330,7 @@ def _(world):
     net = measured_before(world, clone(world.net))
     head = net.layers[-1]
     plain = head.call
-    head.call = lambda x: -plain(x)
+    head.call = lambda x, training=None: -plain(x)
     return Subject(net)
 
 
