@@ -73,6 +73,7 @@ class Case:
         says: A pattern that a warning or a refusal must match. Empty: the number must be right.
         healthy: Nothing is wrong, so nothing may be said.
         training: Whether `make` trains and returns an outcome.
+        random: The predictions of clean images vary from pass to pass.
         needs_checks: Only the sanity checks can notice it: `checks=False` and `Attack.run` are left out.
     """
 
@@ -81,6 +82,7 @@ class Case:
     says: str = ""
     healthy: bool = False
     training: bool = False
+    random: bool = False
     needs_checks: bool = False
 
 
@@ -147,10 +149,10 @@ def judged(case: Case, found: tuple[float, float], true: tuple[float, float], to
     """The outcome of a measurement."""
     if case.healthy and told:
         return f"{ALARM}: {told[:70]}"
-    if found[1] is None:  # no attack could be run: robustness is said to be unknown
+    if found[1] is None or np.isnan(found[1]):  # no attack could be run: robustness is said to be unknown
         return REFUSED
     images = np.abs(np.subtract(found, true)) * IMAGES
-    if images[0] < 0.5 and images[1] <= TOLERANCE + 0.5:
+    if images[0] < (TOLERANCE if case.random else 0) + 0.5 and images[1] <= TOLERANCE + 0.5:
         return RIGHT
     if case.says and re.search(case.says, told):
         return WARNED

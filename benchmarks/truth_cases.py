@@ -498,7 +498,7 @@ def _(world):
 # Chance, and images that depend on each other
 
 
-@case("dropout at inference", says="randomized")
+@case("dropout at inference", says="randomized", random=True)
 def _(world):
     def net(x):
         return world.net(tf.nn.dropout(x, 0.3))
@@ -506,7 +506,7 @@ def _(world):
     return Subject(net, twin=world.net)
 
 
-@case("noise at inference", says="randomized")
+@case("noise at inference", says="randomized", random=True)
 def _(world):
     return Subject(lambda x: world.net(x + tf.random.normal(tf.shape(x), stddev=0.2)), twin=world.net)
 

@@ -19,6 +19,8 @@ from athe_tf.utils.images_and_labels import check_classes
 IMAGES, MAX_EXAMPLES = 200, 1000
 # The smallest normal float32: its logarithm is finite.
 SMALLEST = float(np.finfo(np.float32).tiny)
+# The largest difference, relative to the largest logit, between an image alone and in its batch.
+SAME = 1e-3
 # Another range of inputs must be better by this much, and by more than chance explains.
 CLEARLY_BETTER = 0.1
 # A class that is predicted for this share of the images, and of at least so many images of other classes.
@@ -124,6 +126,7 @@ class ModelDiagnosis:
         only_class: The class that is predicted for nearly all images, and for how many; `None` if there is
             none.
         nonfinite: How many clean images have logits that are not finite.
+        independent: Whether the first image has the same logits alone as in its batch.
     """
 
     outputs: str
@@ -134,6 +137,7 @@ class ModelDiagnosis:
     better_inputs: tuple[str, float] | None
     only_class: tuple[int, float] | None = None
     nonfinite: int = 0
+    independent: bool = True
 
     @property
     def warnings(self) -> list[str]:
@@ -145,6 +149,13 @@ class ModelDiagnosis:
                 "misclassified. Look for a division, a logarithm or an overflow in the model."
             )
             warnings.append(Notice(text, id="nan-logits"))
+        if not self.independent and self.deterministic:
+            text = (
+                "The logits of an image depend on the other images in its batch (batch normalization in "
+                "training mode?), so there is no accuracy of this model: it changes with the batches. Call "
+                "the model in inference mode."
+            )
+            warnings.append(Notice(text, id="batch-dependent"))
         if not self.deterministic:
             text = (
                 "The model is randomized: its logits change from pass to pass (dropout or noise at "
@@ -193,6 +204,15 @@ def diagnose(victim: Victim, images, labels, clean: CleanPredictions) -> ModelDi
         better_inputs=None if clean.nonfinite else find_better_inputs(victim, x, y, accuracy),
         nonfinite=clean.nonfinite,
         only_class=find_only_class(clean.predicted, np.asarray(labels)),
+        independent=_same_alone(victim, x, outputs),
+    )
+
+
+def _same_alone(victim: Victim, x, outputs: np.ndarray) -> bool:
+    """Whether the first image has the logits alone that it has in its batch; one pass of one image."""
+    alone = victim.compiled_logits(tf.convert_to_tensor(x[:1], tf.float32)).numpy()[0]
+    return bool(
+        np.allclose(alone, outputs[0], rtol=0, atol=SAME * max(1.0, np.abs(alone).max()), equal_nan=True)
     )
 
 

@@ -4,6 +4,7 @@
 UNNAMED = "unnamed"
 #: Every id that athe_tf gives, and what it means. An id stays the same when the text of its warning changes.
 WARNINGS = {
+    "batch-dependent": "The logits of an image depend on the other images in its batch.",
     "cosine-logits": "The logits are cosines without a scale, on which cross-entropy is a weak objective.",
     "fewer-classes": "The data set has fewer classes than the model.",
     "input-range": "The model seems to expect other inputs than images in [0, 1].",

@@ -99,8 +99,8 @@ SLIPS = (
     Slip(
         "E18",
         "athe_tf/results/text_table.py",
-        "forward, backward = attack.mean_passes",
-        "backward, forward = attack.mean_passes",
+        "for each in attack.mean_passes)",
+        "for each in attack.mean_passes[::-1])",
         RESULT,
     ),
     Slip(

@@ -211,3 +211,8 @@ def test_adversarial_examples_whose_logits_are_not_numbers_are_counted(net, labe
     result = measured(model, labels, epsilon=0.1, attacks=["cw-linf-20"])
     assert result["cw-linf-20"].nan_logits > 0
     assert any("adversarial examples have logits that are NaN" in one for one in result.warnings)
+
+
+def test_logits_that_depend_on_the_batch_are_named_without_checks_too(net, labels):
+    result = measured(lambda x: net(x) - tf.reduce_mean(net(x), axis=0), labels)
+    assert "batch-dependent" in {one.id for one in result.warnings}
