@@ -11,6 +11,7 @@ import math
 import pathlib
 import re
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,6 +22,12 @@ from athe_tf.utils.errors import check
 
 ROOT = pathlib.Path(__file__).parents[1]
 RUNS = ROOT / "results" / "cifar10_mini"
+#: Runs of one commit and one core each. They replace those of `RUNS` with the same label and seed as soon as
+#: all seeds of the label are evaluated.
+NEW_RUNS = ROOT / "results" / "cifar10_study"
+#: Accuracies under many scales of the attack's logits, see benchmarks/scale_curve.py.
+CURVES = ROOT / "results" / "scale_curve"
+FACTORS = {"1/15": 1 / 15, "1/5": 1 / 5, "1/2": 1 / 2, "1": 1.0, "2": 2.0, "4": 4.0, "8": 8.0}
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 FRAMEWORKS = {
@@ -36,6 +43,7 @@ COLUMNS = {
     "PGD-20 at scale 1 (as published)": "pgd-20 (scale 1)",
     "PGD-20 at the model's scale": "pgd-20",
     "swift": "swift",
+    "swift, last epoch": "swift (last epoch)",
     "worst case": "worst case",
 }
 #: The columns of the table in README.md.
@@ -43,12 +51,20 @@ SHORT = ("clean", "PGD-20 at scale 1 (as published)", "PGD-20 at the model's sca
 #: Labels that README.md leaves out: which part of HE matters is a question of docs/results.md.
 PARTS_OF_HE = (" + FN", " + WN")
 GRID = [f"FastAT + HE, s = {s}, m = {m:g}" for s in (5, 10, 15, 20) for m in (0, 0.1, 0.2, 0.3)]
-#: The runs of the study, in the order in which they are made, and how many seeds each has.
-STUDY = dict.fromkeys(("FastAT", "FastAT + HE", "FastAT + m-HE", "PGD-AT", "PGD-AT + HE"), 3)
-STUDY |= dict.fromkeys(("TRADES", "TRADES + HE", "FastAT + FN", "FastAT + WN"), 3)
+#: The runs of the study, in the order of the tables, and how many seeds each has.
+STUDY = dict.fromkeys(("FastAT", "FastAT + HE"), 8)
+STUDY |= dict.fromkeys(("FastAT + m-HE", "PGD-AT", "PGD-AT + HE", "TRADES", "TRADES + HE"), 3)
+STUDY |= dict.fromkeys(("FastAT + FN", "FastAT + WN", "FastAT + WN, s = 1, m = 0"), 3)
+STUDY |= dict.fromkeys(("FastAT, logits times 15", "FastAT, logits divided by 15"), 3)
+STUDY |= dict.fromkeys(("PGD-AT, decay 5e-4", "PGD-AT + HE, s = 10, m = 0.2, decay 5e-4"), 3)
 STUDY["FastAT + FN, s = 15, m = 0"] = 1
-STUDY |= dict.fromkeys(("ALP", "ALP + HE", "FreeAT", "FreeAT + HE", "Standard", "PAS linear", "LLR"), 1)
+STUDY |= {"ALP": 1, "ALP + HE": 1, "ALP + HE, s = 20, m = 0.3": 3}
+STUDY |= dict.fromkeys(("FreeAT", "FreeAT + HE", "Standard", "PAS linear", "LLR"), 1)
 STUDY |= {label: 1 for label in GRID if label != "FastAT + HE, s = 15, m = 0.2"}  # that is FastAT + HE
+#: Of these, only one seed of each was made again: the best epoch of the first run was chosen by a tie.
+MADE_AGAIN = {"TRADES": {2}, "TRADES + HE": {2}}
+#: Names of the controls of benchmarks/placebo.py.
+PLACEBOS = {"times": "times 15", "over": "divided by 15"}
 NOTHING = "–"  # noqa: RUF001
 
 
@@ -56,7 +72,7 @@ NOTHING = "–"  # noqa: RUF001
 class Run:
     """A training run with the flags of its evaluations: one per image, by attack."""
 
-    folder: str
+    folder: pathlib.Path
     label: str
     seed: int
     flags: dict[str, np.ndarray]
@@ -69,35 +85,77 @@ def label_of(config: dict) -> str:
     head = config["head"]
     margin = HEAD_MARGINS.get(head, 0.0) if config["margin"] is None else config["margin"]
     label = FRAMEWORKS[config["framework"]] + HEADS[head]
+    placebo = re.fullmatch(r"benchmarks\.placebo:(\w+)_15_seed_\d+", config["model"])
+    if placebo:
+        label += f", logits {PLACEBOS[placebo[1]]}"
     if head in SCALES and (config["scale"], margin) != (SCALES[head], HEAD_MARGINS.get(head, 0)):
         label += f", s = {config['scale']:g}, m = {margin:g}"
-    return label
+    with_decay = config["framework"] == "pgd_at" and config["weight_decay"] == 5e-4
+    return label + (", decay 5e-4" if with_decay else "")
 
 
-def read_flags(folder: pathlib.Path) -> dict[str, np.ndarray]:
+def plain_of(label: str) -> str | None:
+    """The label of the plain classifier that a run is compared with."""
+    if label.startswith("PGD-AT + HE") and label.endswith(", decay 5e-4"):
+        return "PGD-AT, decay 5e-4"
+    framework = re.split(r" \+ |, logits", label)[0]
+    return None if framework == label else framework
+
+
+def evaluated_model(run: pathlib.Path) -> pathlib.Path:
+    """The file of a run that is evaluated."""
+    ensemble = run / "ensemble.keras"
+    return ensemble if ensemble.is_file() else run / "best.keras"
+
+
+def read_flags(folder: pathlib.Path, epochs: int) -> dict[str, np.ndarray]:
     """The flags of all evaluations of a run; the worst case is that of the first, with the most images."""
     found: dict[str, np.ndarray] = {}
     for path in sorted(folder.glob("evaluation*/evaluation.json")):
         result = Result.load(path)
+        last = " (last epoch)" if path.parent.name == "evaluation_last" else ""
         flags = {"clean": result.correct} | {one.name: one.robust for one in result.ran}
         if not found:
             flags["worst case"] = result.robust
-        found = flags | found
+        found = {name + last: bits for name, bits in flags.items()} | found
+    best = json.loads((folder / "best.json").read_text())
+    if found and best["epoch"] == epochs and evaluated_model(folder).name == "best.keras":
+        found["swift (last epoch)"] = found["swift"]
     return found
 
 
-def read_runs(folder: pathlib.Path = RUNS) -> list[Run]:
-    """The runs in a folder, in the order of the study."""
-    found = []
-    for path in sorted(folder.glob("*/config.json")):
-        config = json.loads(path.read_text())
-        found.append(Run(path.parent.name, label_of(config), config["seed"], read_flags(path.parent)))
-    return sorted(found, key=lambda run: ([*STUDY].index(run.label), run.seed))
+def read_runs(*folders: pathlib.Path) -> list[Run]:
+    """The runs in folders, in the order of the study; those of later folders replace complete groups."""
+    found: dict[tuple[str, int], Run] = {}
+    for folder in folders or (RUNS, NEW_RUNS):
+        runs = []
+        for path in sorted(folder.glob("*/config.json")):
+            config = json.loads(path.read_text())
+            flags = read_flags(path.parent, config["epochs"])
+            runs.append(Run(path.parent, label_of(config), config["seed"], flags))
+        for label in {run.label for run in runs}:
+            group = [run for run in runs if run.label == label]
+            known = any(name == label for name, _ in found)
+            evaluated = {run.seed for run in group if run.flags}
+            if not known or evaluated >= MADE_AGAIN.get(label, set(range(STUDY[label]))):
+                found |= {(label, run.seed): run for run in group}
+    return sorted(found.values(), key=lambda run: ([*STUDY].index(run.label), run.seed))
 
 
 def in_groups(runs: list[Run]) -> dict[str, list[Run]]:
     """The runs of each label, one per seed."""
     return {label: [run for run in runs if run.label == label] for label in STUDY}
+
+
+def all_or_none(name: str, runs: Sequence[Run]) -> list[np.ndarray]:
+    """The flags of all runs; none if one of them lacks these, because a mean over other seeds misleads."""
+    return [run.flags[name] for run in runs] if all(name in run.flags for run in runs) else []
+
+
+def pairs_of(label: str, group: list[Run], groups: dict[str, list[Run]]) -> list[tuple[Run, Run]]:
+    """Each run of a group, and the plain classifier of the same seed."""
+    plain = {run.seed: run for run in groups.get(plain_of(label) or "", []) if run.flags}
+    return [(run, plain[run.seed]) for run in group if run.flags and run.seed in plain]
 
 
 def shown_columns(runs: list[Run]) -> list[str]:
@@ -156,10 +214,7 @@ def accuracies(runs: list[Run]) -> str:
         evaluated = [run for run in group if run.flags]
         if not evaluated:
             continue
-        cells = [
-            accuracy_cell([run.flags[COLUMNS[title]] for run in evaluated if COLUMNS[title] in run.flags])
-            for title in columns
-        ]
+        cells = [accuracy_cell(all_or_none(COLUMNS[title], evaluated)) for title in columns]
         seeds = ", ".join(str(run.seed) for run in evaluated)
         images = "/".join(sorted({str(len(run.flags["clean"])) for run in evaluated}))
         lines.append([label, seeds, images, *cells])
@@ -172,18 +227,17 @@ def differences(runs: list[Run]) -> str:
     lines = [["difference", "seeds", *columns, "swift, each seed"]]
     groups = in_groups(runs)
     for label, group in groups.items():
-        plain = {run.seed: run for run in groups.get(label.partition(" + ")[0], []) if run.flags}
-        pairs = [(run, plain[run.seed]) for run in group if run.flags and run.seed in plain]
-        if " + " not in label or not pairs:
+        pairs = pairs_of(label, group, groups)
+        if not pairs:
             continue
         shared = {
-            name: [(a.flags[name], b.flags[name]) for a, b in pairs if name in a.flags and name in b.flags]
+            name: list(zip(*(all_or_none(name, side) for side in zip(*pairs, strict=True)), strict=False))
             for name in COLUMNS.values()
         }
         cells = [difference_cell(shared[COLUMNS[title]]) for title in columns]
         cells.append(", ".join(f"{100 * mean_difference(pair):+.1f}" for pair in shared["swift"]) or NOTHING)
         seeds = ", ".join(str(run.seed) for run, _ in pairs)
-        lines.append([f"{label} minus {label.partition(' + ')[0]}", seeds, *cells])
+        lines.append([f"{label} minus {plain_of(label)}", seeds, *cells])
     return markdown(lines)
 
 
@@ -194,9 +248,8 @@ def artifact(runs: list[Run]) -> str:
     lines[0].append("gain as published minus gain under swift")
     groups = in_groups(runs)
     for label, group in groups.items():
-        plain = {run.seed: run for run in groups.get(label.partition(" + ")[0], []) if run.flags}
-        pairs = [(run, plain[run.seed]) for run in group if run.flags and run.seed in plain]
-        if " + " not in label or len(pairs) < 2:
+        pairs = pairs_of(label, group, groups)
+        if len(pairs) < 2:
             continue
         same = [mean_difference((run.flags[published], run.flags[own])) for run, _ in pairs]
         gains = [
@@ -229,16 +282,51 @@ def numbers_of(images: np.ndarray) -> str:
 
 
 def summary(runs: list[Run]) -> str:
-    """For README.md: the means of plain and HE models that have all their seeds, three or more."""
+    """For README.md: the means of plain and HE models that have three or more seeds."""
     lines = [["method", *SHORT]]
     for label, group in in_groups(runs).items():
         evaluated = [run for run in group if run.flags]
-        if STUDY[label] < 3 or len(evaluated) < STUDY[label] or label.endswith(PARTS_OF_HE):
+        if len(evaluated) < 3 or label.endswith(PARTS_OF_HE) or ", " in label:
             continue
         means = [
             statistics.fmean(float(run.flags[COLUMNS[title]].mean()) for run in evaluated) for title in SHORT
         ]
         lines.append([label, *(f"{100 * mean:.1f}" for mean in means)])
+    return markdown(lines)
+
+
+def curves(runs: list[Run]) -> dict[str, list[dict[str, float]]]:
+    """The accuracy at each factor, for every run that has a curve, by label."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for run in runs:
+        flags = curve_of(run)
+        if flags:
+            found.setdefault(run.label, []).append({f: b.count("1") / len(b) for f, b in flags.items()})
+    return found
+
+
+def curve_of(run: Run) -> dict[str, str]:
+    """The flags of a run at each factor; empty if it was not measured, or another one of that name was."""
+    path = CURVES / f"{run.folder.name}.json"
+    data = json.loads(path.read_text()) if path.is_file() else {"model": None}
+    return data["flags"] if data["model"] == relative(evaluated_model(run.folder)) else {}
+
+
+def relative(path: pathlib.Path) -> str:
+    """A path in the repository, as files name it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def mean_curve(group: list[dict[str, float]]) -> list[float]:
+    """The means over seeds, in the order of `FACTORS`."""
+    return [statistics.fmean(one[factor] for one in group) for factor in FACTORS]
+
+
+def scale_curves(runs: list[Run]) -> str:
+    """Accuracy under PGD-20 by the factor of the logits in the attack, in percent: means over seeds."""
+    lines = [["method", "seeds", *FACTORS]]
+    for label, group in curves(runs).items():
+        lines.append([label, str(len(group)), *(f"{100 * mean:.1f}" for mean in mean_curve(group))])
     return markdown(lines)
 
 
@@ -271,6 +359,7 @@ def tables(runs: list[Run]) -> dict[pathlib.Path, dict[str, str]]:
         "accuracies": accuracies(runs),
         "differences": differences(runs),
         "artifact": artifact(runs),
+        "scale": scale_curves(runs),
         "autoattack": beside_autoattack(runs),
         "progress": progress(runs),
     }

@@ -82,7 +82,7 @@ def numbers(line):
 
 @pytest.mark.parametrize("path", EVALUATIONS, ids=lambda path: path.parts[-3])
 def test_every_accuracy_on_the_page_is_a_share_of_flags(path):
-    runs = [run for run in read_runs() if run.folder == path.parts[-3]]
+    runs = [run for run in read_runs() if run.folder == path.parents[1]]
     data = json.loads(path.read_text())
     # Means stand before their interval, or alone in a cell.
     shown = re.findall(r"(\d+\.\d) [(|]", accuracies(runs) + beside_autoattack(runs))
@@ -98,7 +98,7 @@ def three_seeds():
     runs = []
     for seed in range(3):
         plain, he = rng.random(200) < 0.4, rng.random(200) < 0.5
-        runs += [Run("", "FastAT", seed, {"clean": plain}), Run("", "FastAT + HE", seed, {"clean": he})]
+        runs += [Run(ROOT, "FastAT", seed, {"clean": plain}), Run(ROOT, "FastAT + HE", seed, {"clean": he})]
     return runs
 
 
@@ -124,7 +124,7 @@ def test_the_artifact_of_the_scale_is_measured_on_one_model_and_on_the_gain():
     names = ("clean", "pgd-20 (scale 1)", "pgd-20", "swift")
     for seed in range(3):
         for label in ("FastAT", "FastAT + HE"):
-            runs.append(Run("", label, seed, {name: rng.random(200) < 0.5 for name in names}))
+            runs.append(Run(ROOT, label, seed, {name: rng.random(200) < 0.5 for name in names}))
     share = {(run.label, name): [] for run in runs for name in names}
     for run in runs:
         for name in names:
@@ -148,17 +148,17 @@ def test_seeds_without_a_partner_are_not_compared():
 
 def test_swift_is_compared_with_autoattack_on_the_images_of_both():
     swift, autoattack = np.array([1, 0, 1, 0, 1, 1], bool), np.array([1, 1, 0, 0], bool)
-    runs = [Run("", "FastAT", 1, {"clean": swift, "swift": swift, "autoattack": autoattack})]
+    runs = [Run(ROOT, "FastAT", 1, {"clean": swift, "swift": swift, "autoattack": autoattack})]
     assert beside_autoattack(runs).splitlines()[2:] == ["| FastAT, seed 1 | 4 | 50.0 | 50.0 | 1 | 2 |"]
 
 
 def test_the_summary_has_plain_and_he_models_with_all_seeds_only():
     one, two = np.array([1, 0, 0, 0], bool), np.array([1, 1, 0, 0], bool)
     names = ("clean", "pgd-20 (scale 1)", "pgd-20", "swift")
-    runs = [Run("", "FastAT", seed, dict.fromkeys(names, one if seed else two)) for seed in range(3)]
-    runs += [Run("", "FastAT + HE", seed, dict.fromkeys(names, one)) for seed in range(2)]
-    runs += [Run("", "LLR", 0, dict.fromkeys(names, one))]
-    runs += [Run("", "FastAT + WN", seed, dict.fromkeys(names, one)) for seed in range(3)]
+    runs = [Run(ROOT, "FastAT", seed, dict.fromkeys(names, one if seed else two)) for seed in range(3)]
+    runs += [Run(ROOT, "FastAT + HE", seed, dict.fromkeys(names, one)) for seed in range(2)]
+    runs += [Run(ROOT, "LLR", 0, dict.fromkeys(names, one))]
+    runs += [Run(ROOT, "FastAT + WN", seed, dict.fromkeys(names, one)) for seed in range(3)]
     assert summary(runs).splitlines()[2:] == ["| FastAT | 33.3 | 33.3 | 33.3 | 33.3 |"]
 
 
