@@ -3,11 +3,11 @@
 Needs no TensorFlow, so that a typo is reported at once.
 """
 
-import ast
 import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from athe_tf.utils import registry
 from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.options import option
@@ -43,7 +43,6 @@ ATTACKS = Registry(
     },
 )  # fmt: skip
 
-_CALL = re.compile(r"(?P<name>[^()]+)\((?P<arguments>.*)\)", re.DOTALL)
 _NUMBERED = re.compile(r"(?P<base>.+?)-(?P<steps>\d+)(?:x(?P<restarts>\d+))?")
 
 
@@ -77,33 +76,11 @@ def split_call(name: str) -> tuple[str, dict[str, Any]]:
     >>> split_call("PGD(epsilon=0.1, steps=5)")
     ('pgd', {'epsilon': 0.1, 'steps': 5})
     """
-    match = _CALL.fullmatch(name.strip())
-    if match is None:
+    plain, arguments = registry.split_call(name, "attack", "pgd-20(step_size=2/255, restarts=2)")
+    if not arguments and plain == name:
         return name, {}
     classes = {path.rpartition(":")[2]: known for known, path in reversed(ATTACKS.entries.items())}
-    try:
-        call = ast.parse(f"f({match['arguments']})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        if call.args or any(keyword.arg is None for keyword in call.keywords):
-            raise ValueError("every argument needs a name")
-        arguments = {str(keyword.arg): _literal(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError, ZeroDivisionError) as error:
-        reason = "it is not a call" if isinstance(error, SyntaxError) else error
-        raise InputError(
-            f"The options of the attack '{name}' cannot be read: {reason}. Expected names and values, such "
-            "as pgd-20(step_size=2/255, restarts=2)."
-        ) from None
-    return classes.get(match["name"], match["name"]), arguments
-
-
-def _literal(node: ast.expr) -> Any:
-    """The value of a literal, where fractions such as 8/255 are numbers."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return _literal(node.left) / _literal(node.right)
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        raise ValueError(f"`{ast.unparse(node)}` is not a number, a text, a list or a dictionary") from None
+    return classes.get(plain, plain), arguments
 
 
 def get(name: str, **kwargs) -> "Attack":

@@ -39,6 +39,7 @@ class _Mode(NamedTuple):
     update: bool = True
     capture_in: BatchStatistics | None = None
     frozen: BatchStatistics | None = None
+    kept: Any = None
 
 
 # Not a global: each replica of a MirroredStrategy is traced in a thread of its own, and a context variable
@@ -48,8 +49,9 @@ _mode = contextvars.ContextVar("athe_tf_batch_norm_mode", default=_NORMAL)
 
 
 @contextlib.contextmanager
-def _entered(mode: _Mode) -> Iterator[None]:
-    token = _mode.set(mode)
+def _entered(**changes) -> Iterator[None]:
+    # What a mode replaces is all but the rule of the first update, inside which it is entered.
+    token = _mode.set(_Mode(kept=_mode.get().kept)._replace(**changes))
     try:
         yield
     finally:
@@ -58,7 +60,16 @@ def _entered(mode: _Mode) -> Iterator[None]:
 
 def batch_statistics_without_update() -> contextlib.AbstractContextManager[None]:
     """Passes with `training=True` use the statistics of their batch and update nothing."""
-    return _entered(_Mode(update=False))
+    return _entered(update=False)
+
+
+def copied_statistics(copy) -> contextlib.AbstractContextManager[None]:
+    """Where `copy` is true, moving statistics become those of the batch, as if `momentum` were 0.
+
+    Args:
+        copy: A scalar tensor, such as whether this is the first update of the training.
+    """
+    return _entered(kept=1.0 - tf.cast(copy, tf.float32))
 
 
 @contextlib.contextmanager
@@ -71,13 +82,13 @@ def capture_batch_statistics(update: bool = True) -> Iterator[BatchStatistics]:
     captured pass through them, unless the caller stops them.
     """
     statistics: BatchStatistics = {}
-    with _entered(_Mode(update=update, capture_in=statistics)):
+    with _entered(update=update, capture_in=statistics):
         yield statistics
 
 
 def frozen_batch_statistics(statistics: BatchStatistics) -> contextlib.AbstractContextManager[None]:
     """Passes use `statistics`, whatever `training` says, and update nothing."""
-    return _entered(_Mode(frozen=statistics))
+    return _entered(frozen=statistics)
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")
@@ -141,8 +152,8 @@ class BatchNorm(keras.layers.BatchNormalization):
             if mode.capture_in is not None:
                 self._capture(mode.capture_in, mean, variance)
         if mode.update:
-            self._update(self.moving_mean, mean)
-            self._update(self.moving_variance, unbiased)
+            self._update(self.moving_mean, mean, mode.kept)
+            self._update(self.moving_variance, unbiased, mode.kept)
         return y
 
     def _fused(self, x):
@@ -181,9 +192,10 @@ class BatchNorm(keras.layers.BatchNormalization):
     def _beta(self, dtype):
         return tf.cast(self.beta, dtype) if self.center else tf.zeros_like(self.moving_mean, dtype)
 
-    def _update(self, variable, value):
+    def _update(self, variable, value, kept):
+        momentum = self.momentum if kept is None else self.momentum * tf.cast(kept, variable.dtype)
         variable.assign(
-            variable * self.momentum + tf.cast(tf.stop_gradient(value), variable.dtype) * (1 - self.momentum)
+            variable * momentum + tf.cast(tf.stop_gradient(value), variable.dtype) * (1 - momentum)
         )
 
     def _capture(self, statistics: BatchStatistics, mean, variance):

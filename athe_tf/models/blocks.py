@@ -22,6 +22,7 @@ class Blocks:
     Attributes:
         he_normal: Initialize convolutions by He's normal over the outgoing connections, as wide ResNets
             do, and not by PyTorch's default, uniform in +-1/sqrt(fan_in).
+        bn_momentum: Momentum of batch normalization.
         pad_far_side: Pad convolutions with a stride of 2 by one pixel at the right and at the bottom, as
             TensorFlow's "same" does for even images, and not on all sides, as PyTorch does.
     """
@@ -32,6 +33,7 @@ class Blocks:
         self.dropout_rate = dropout
         self.he_normal = False
         self.pad_far_side = False
+        self.bn_momentum = 0.9
         self._layers = 0
 
     def conv(self, x, filters: int, kernel: int = 3, stride: int = 1, *, bias: bool = False, name: str):
@@ -48,7 +50,7 @@ class Blocks:
         return keras.layers.Conv2D(filters, kernel, stride, edges, name=name, **weights)(x)
 
     def norm(self, x, *, name: str, gamma: str = "ones"):
-        return BatchNorm(gamma_initializer=gamma, name=name)(x)
+        return BatchNorm(self.bn_momentum, gamma_initializer=gamma, name=name)(x)
 
     def act(self, x, *, name: str):
         if self.activation == "leaky_relu":

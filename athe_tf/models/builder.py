@@ -31,6 +31,7 @@ def build(
     std: Statistics | None = None,
     activation: str = "relu",
     dropout: float = 0.0,
+    bn_momentum: float = 0.9,
     seed: int = 0,
 ) -> keras.Model:
     """Builds a functional Keras classifier that maps images in [0, 1] to logits.
@@ -61,6 +62,7 @@ def build(
         activation: "relu" (default), "softplus", "silu" or "leaky_relu".
         dropout: Dropout rate, inside the blocks of a wide ResNet and before the head of other models; ResNets
             have none. Defaults to 0.
+        bn_momentum: The share of the old moving statistics that batch normalization keeps. Defaults to 0.9.
         seed: Seed of the initial weights. The same arguments give the same weights. Defaults to 0.
     """
     family, sizes = parse_name(name)
@@ -84,6 +86,7 @@ def build(
         return _own_model(name, num_classes, tuple(input_shape))
 
     blocks = Blocks(seed, activation, dropout)
+    blocks.bn_momentum = bn_momentum
     images = keras.Input(tuple(input_shape), name="image", dtype=_whole_precision())
     features = FAMILIES.get(family)(_normalized(images, mean, std), blocks, **sizes)
     logits = _head(features, blocks, num_classes, head, scale, weight_norm)

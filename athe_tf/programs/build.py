@@ -17,13 +17,10 @@ from athe_tf.saving.keras_file import load_model
 from athe_tf.training.averaging import EMA, SWA, WeightAverage
 from athe_tf.training.awp import AWP
 from athe_tf.training.optimizers import TorchSGD
-from athe_tf.training.options import SharedOptions
+from athe_tf.training.options import NO_DECAY, SharedOptions, parse_optimizer
 from athe_tf.training.schedules import EpsilonSchedule, make_schedule
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import values_of
-
-# What layers of this package call their variables other than kernels.
-NOT_KERNELS = ("bias", "beta", "gamma")
 
 
 def make_splits(config: TrainConfig):
@@ -43,7 +40,7 @@ def make_splits(config: TrainConfig):
 
 def make_net(config: TrainConfig, splits) -> keras.Model:
     """The classifier, which normalizes its inputs by the statistics of the data set unless told otherwise."""
-    settings = picked(config, "head", "scale", "weight_norm", "activation", "seed")
+    settings = picked(config, "head", "scale", "weight_norm", "activation", "bn_momentum", "seed")
     settings["input_shape"] = splits.image_shape
     if config.standardize:
         settings |= {"mean": splits.mean, "std": splits.std}
@@ -107,14 +104,29 @@ def make_validation_attack(config: TrainConfig):
 
 def make_optimizer(config: TrainConfig, updates_per_epoch: int):
     """The optimizer with its learning-rate schedule."""
-    course = config.epochs, config.lr_drops, config.lr_drop_factor, config.lr_resets
-    rate = make_schedule(config.lr_schedule, config.learning_rate, updates_per_epoch, *course)
-    if config.optimizer == "adam":
-        optimizer = keras.optimizers.Adam(rate, weight_decay=config.weight_decay or None)
-    else:
-        optimizer = TorchSGD(rate, **picked(config, "momentum", "weight_decay", "nesterov"))
-    if config.decay_variables == "kernels":
-        optimizer.exclude_from_weight_decay(var_names=NOT_KERNELS)
+    course: dict = {"drops": config.lr_drops, "factor": config.lr_drop_factor, "resets": config.lr_resets}
+    course |= {"warm_up": config.lr_warmup, "per_epoch": config.lr_per_epoch, "lowest": config.lr_min}
+    course |= {"start_factor": config.lr_start_factor}
+    cycle = {"rise": config.lr_rise, "end_factor": config.lr_end_factor}
+    course |= cycle if config.lr_schedule == "one_cycle" else {}
+
+    def scheduled(value: float, **changes):
+        return make_schedule(config.lr_schedule, value, updates_per_epoch, config.epochs, **course | changes)
+
+    name, arguments = parse_optimizer(config.optimizer)
+    kind: type = TorchSGD if name == "sgd" else type(keras.optimizers.get(name))
+    settings = {"weight_decay": config.weight_decay or None}
+    if name == "sgd":
+        settings |= picked(config, "momentum", "nesterov")
+        if config.lr_schedule == "one_cycle" and config.momentum_range:
+            low, high = config.momentum_range
+            settings["momentum"] = scheduled(low, start_factor=high / low, end_factor=high / low)
+    try:
+        optimizer = kind(**{"learning_rate": scheduled(config.learning_rate)} | settings | arguments)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Invalid arguments for the optimizer '{config.optimizer}': {error}.") from error
+    if config.decay_variables != "all":
+        optimizer.exclude_from_weight_decay(var_names=NO_DECAY[config.decay_variables])
     if config.precision == "mixed_float16":
         # Small gradients underflow in float16; bfloat16 has the range of float32.
         return keras.optimizers.LossScaleOptimizer(optimizer)
@@ -154,7 +166,7 @@ def make_trainer(config: TrainConfig, splits):
         make_attack(config),
         margin=config.training_margin,
         validation_attack=make_validation_attack(config),
-        average=make_average(config, splits),
+        average=make_average(config, splits, updates),
         epsilon_schedule=make_epsilon_schedule(config, updates),
         **picked(config, "margin_form", "seed"),
         **arguments,
@@ -166,11 +178,13 @@ def make_trainer(config: TrainConfig, splits):
     return trainer
 
 
-def make_average(config: TrainConfig, splits) -> WeightAverage | None:
+def make_average(config: TrainConfig, splits, updates_per_epoch: int) -> WeightAverage | None:
     """The average of the weights that is shipped, or `None`."""
     if config.swa_start is not None:
         return SWA(config.swa_start, lambda epoch: epoch_batches(config, splits, epoch))
-    return EMA(config.ema) if config.ema else None
+    start = config.ema_start * updates_per_epoch
+    settings = start, config.ema_constant, config.ema_statistics
+    return EMA(config.ema, *settings) if config.ema else None
 
 
 def epoch_batches(config: TrainConfig, splits, epoch: int):

@@ -1,5 +1,6 @@
 """Estimates the cost of a run from its config and a few measured steps."""
 
+import math
 import resource
 import time
 from collections.abc import Callable
@@ -61,7 +62,7 @@ def seconds_of_validation(config: TrainConfig, attacked: float, cost, seconds: f
 def seconds_per_step(trainer, config: TrainConfig, splits) -> tuple[float, str]:
     """Best of three steps on real images, after one that compiles."""
     full = config.batch_size
-    few = min(FEW_IMAGES, full)
+    few = min(math.lcm(FEW_IMAGES, config.accumulate), full)
     seconds = _timed_step(trainer, splits, few)
     scaled = seconds * full / few
     if scaled > PATIENCE:

@@ -24,6 +24,9 @@ from .pgd_at import Standard as Standard
 from .schedules import Cosine as Cosine
 from .schedules import Cyclic as Cyclic
 from .schedules import EpsilonSchedule as EpsilonSchedule
+from .schedules import Linear as Linear
+from .schedules import OneCycle as OneCycle
+from .schedules import PerEpoch as PerEpoch
 from .schedules import Periodic as Periodic
 from .schedules import Piecewise as Piecewise
 from .schedules import make_schedule as make_schedule

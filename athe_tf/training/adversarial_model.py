@@ -1,5 +1,6 @@
 """The training step that every framework shares."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.gradient import PGD
+from athe_tf.layers.batch_norm import copied_statistics
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, check_float_input, find_head, has_softmax
@@ -127,6 +129,10 @@ class AdversarialModel(ModelWithStepLogs):
             `EpsilonSchedule`. Defaults to `None`: the attack's own.
         clip_norm: Clip the gradient of the weights, over all replicas, to this norm. Defaults to `None`: no
             clipping.
+        accumulate: Compute each batch in this many parts, one after another, and average their gradients: the
+            same update with less memory, except that batch normalization sees a part. Defaults to 1.
+        bn_copy_first: In the first update, moving statistics become those of the batch, whatever the momentum
+            of the layer. Defaults to `False`.
         seed: Seed of the random starts of the attacks. Defaults to 0.
         name: The name of the Keras model.
         **options: The framework's options, see `options_class`.
@@ -152,13 +158,15 @@ class AdversarialModel(ModelWithStepLogs):
         weight_perturbation: AWP | None = None,
         epsilon_schedule: Callable | None = None,
         clip_norm: float | None = SharedOptions.clip_norm,
+        accumulate: int = SharedOptions.accumulate,
+        bn_copy_first: bool = SharedOptions.bn_copy_first,
         seed: int = 0,
         name: str | None = None,
         **options,
     ):
         super().__init__(name=name)
         self.options: Any = make_options(self.options_class, options, type(self).__name__)
-        self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm)
+        self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm, accumulate, bn_copy_first)
         self.net = net
         check_classifier(net)
         check_float_input(net)
@@ -327,34 +335,78 @@ class AdversarialModel(ModelWithStepLogs):
         terms, loss, gradients, _ = self.backward(x, x_adv, y, sample_weight)
         return terms, loss, gradients
 
-    def backward(self, x, x_adv, y, sample_weight=None, sources=()):
-        """As `gradients`, and from the same backward pass the gradients of `sources`, such as `[x_adv]`."""
-        if self.weight_perturbation is None:
-            return self._backward(x, x_adv, y, sample_weight, sources)
-        with restoring(moving_variables(self.net)):
-            _, _, gradients, _ = self._backward(x, x_adv, y, sample_weight)
-        with self.weight_perturbation.perturbed(self.net, gradients, self.optimizer.iterations):
-            return self._backward(x, x_adv, y, sample_weight, sources)
+    def backward(self, x, x_adv, y, sample_weight=None, of_images: bool = False):
+        """As `gradients`, and from the same backward pass the gradient of `x_adv`, if it is asked for."""
+        with self.first_update():
+            if self.weight_perturbation is None:
+                return self._backward(x, x_adv, y, sample_weight, of_images)
+            with restoring(moving_variables(self.net)):
+                _, _, gradients, _ = self._backward(x, x_adv, y, sample_weight)
+            with self.weight_perturbation.perturbed(self.net, gradients, self.optimizer.iterations):
+                return self._backward(x, x_adv, y, sample_weight, of_images)
 
-    def _backward(self, x, x_adv, y, sample_weight=None, sources=()):
+    def _backward(self, x, x_adv, y, sample_weight=None, of_images: bool = False):
+        def backward(*part):
+            return self._backward_of_part(*part, of_images)
+
+        terms, losses, gradients, of_images = zip(
+            *self.in_parts(backward, x, x_adv, y, sample_weight), strict=True
+        )
+        summed = [functools.reduce(added, each) for each in zip(*gradients, strict=True)]
+        return joined(terms), sum(losses) / len(losses), summed, joined(of_images)
+
+    def _backward_of_part(self, x, x_adv, y, sample_weight, of_images: bool):
         check(
             replicas.count() == 1 or x.shape[0] is not None,
             f"{replicas.count()} replicas share a batch evenly, so every batch must have the same size, a "
             "multiple of their number. Make batches with dataset.batch(size, drop_remainder=True).",
         )
         with tf.GradientTape() as tape:
-            tape.watch(sources)
+            if of_images:
+                tape.watch(x_adv)
             terms = self.training_loss(x, x_adv, y)
             losses = terms.losses if sample_weight is None else terms.losses * sample_weight
             loss = tf.reduce_mean(losses)
             if self.rest.losses:
                 loss += tf.add_n([tf.cast(penalty, loss.dtype) for penalty in self.rest.losses])
             loss = checked(loss, tf.math.is_finite(loss), LOSS_NOT_FINITE, LOWER_RATE)
-            scaled = self.optimizer.scale_loss(loss / replicas.count())
+            scaled = self.optimizer.scale_loss(loss / (replicas.count() * self.shared.accumulate))
+        sources = self.net.trainable_variables, [x_adv] if of_images else []
         # Stops before anything is updated.
         with tf.control_dependencies([loss]):
-            gradients, of_sources = tape.gradient(scaled, (self.net.trainable_variables, list(sources)))
-        return terms, loss, gradients, of_sources
+            gradients, slopes = tape.gradient(scaled, sources)
+        return terms, loss, gradients, slopes[0] if of_images else None
+
+    def in_parts(self, function, *batch) -> list:
+        """The results of `function` for the `accumulate` parts of a batch, computed one after another."""
+        count, size = self.shared.accumulate, batch[0].shape[0]
+        if count == 1:
+            return [function(*batch)]
+        rule = f"accumulate={count} divides the batch of every device into equal parts. Received: "
+        remedy = " images. Change the batch size or `accumulate`, and drop the rest of an epoch."
+        check(size is None or size % count == 0, f"{rule}{size}{remedy}")
+        size = tf.shape(batch[0])[0] if size is None else size
+        batch = (checked(batch[0], size % count == 0, rule, size, remedy), *batch[1:])
+        found: list = []
+        for number in range(count):
+            before = [each for each in tf.nest.flatten(found[-1:]) if each is not None]
+            # Otherwise TensorFlow may compute all parts at once, and need the memory of all.
+            with replicas.part_of_batch(number, count), tf.control_dependencies(before):
+                start, rows = number * (size // count), size // count
+                part = mapped(functools.partial(some_rows, start=start, rows=rows), batch)
+                found.append(function(*part))
+        return found
+
+    def first_update(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which `bn_copy_first` is in effect."""
+        if not self.shared.bn_copy_first:
+            return contextlib.nullcontext()
+        return copied_statistics(tf.convert_to_tensor(self.optimizer.iterations) == 0)
+
+    def crafted_batch(self, x, y):
+        """What `craft` returns, in parts with `accumulate`."""
+        with self.first_update():
+            return joined(self.in_parts(self.craft, x, y))
 
     def update_weights(self, gradients) -> None:
         """One update of the optimizer, and of the average of the weights."""
@@ -471,7 +523,7 @@ class AdversarialModel(ModelWithStepLogs):
     def train_step(self, data):
         x, y, sample_weight = self.training_batch(data)
         with self.crafted.counting(self.epsilon() if self.options.crafts else 0):
-            x_adv = self.craft(x, y)
+            x_adv = self.crafted_batch(x, y)
         terms, loss, gradients = self.gradients(x, x_adv, y, sample_weight)
         self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
@@ -538,6 +590,26 @@ def checked_weights(weights, count):
     valid = tf.reduce_all((weights >= 0) & tf.math.is_finite(weights))
     rule = "Sample weights and class weights must be finite and not negative. Received: min="
     return checked(weights, valid, rule, low, ", max=", high, ". Use 0 to leave an image out.")
+
+
+def mapped(function, *values):
+    """`function` of the tensors in nested tuples, and `None` where there is none."""
+    return tf.nest.map_structure(lambda *each: None if each[0] is None else function(*each), *values)
+
+
+def some_rows(values, start, rows):
+    """`rows` rows of a tensor, from `start` on."""
+    return tf.identity(values[start : start + rows])
+
+
+def joined(parts):
+    """The results for the parts of a batch as those for the batch: examples are along the first axis."""
+    return parts[0] if len(parts) == 1 else mapped(lambda *values: tf.concat(values, 0), *parts)
+
+
+def added(one, other):
+    """The sum of two gradients; `None` for weights that the loss does not reach."""
+    return None if one is None else one + other
 
 
 def full_precision(logits):

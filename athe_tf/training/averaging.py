@@ -53,24 +53,35 @@ class EMA(WeightAverage):
 
     Args:
         decay: Such as 0.995.
+        start: Number of updates before k is counted; until then the average is a copy of the weights.
+            Defaults to 0.
+        constant: Keep the share `decay` from the first update on. Defaults to `False`.
+        statistics: `"copied"` (default), or `"averaged"`: the moving statistics, like the weights.
     """
 
-    def __init__(self, decay: float):
+    def __init__(self, decay: float, start: float = 0, constant: bool = False, statistics: str = "copied"):
         check_option(AverageOptions, "ema", decay, "decay")
-        self.decay = decay
+        check_option(AverageOptions, "ema_start", start, "start")
+        check_option(AverageOptions, "ema_statistics", statistics, "statistics")
+        self.decay, self.start, self.constant, self.statistics = decay, start, constant, statistics
 
     def __repr__(self) -> str:
-        return f"EMA({self.decay})"
+        values = {name: getattr(self, name) for name in ("start", "constant", "statistics")}
+        given = [f", {name}={value!r}" for name, value in values.items() if value not in (0, "copied")]
+        return f"EMA({self.decay}{''.join(given)})"
 
     def after_update(self, net: keras.Model, updates) -> None:
-        k = tf.cast(tf.maximum(tf.convert_to_tensor(updates) - 1, 0), tf.float32)
-        kept = tf.minimum(self.decay, (1.0 + k) / (10.0 + k))
+        k = tf.cast(tf.convert_to_tensor(updates), tf.float64) - 1 - self.start
+        kept = tf.constant(self.decay, tf.float64)
+        if not self.constant:
+            kept = tf.minimum(kept, (1.0 + k) / (10.0 + k))
+        kept = tf.where(k >= 0, kept, 0.0)
 
         def mean(average, weight):
             share = tf.cast(kept, average.dtype)
             return share * tf.convert_to_tensor(average) + (1 - share) * tf.convert_to_tensor(weight)
 
-        move_average(self.averaged, net, mean)
+        move_average(self.averaged, net, mean, self.statistics == "averaged")
 
 
 class SWA(WeightAverage, keras.callbacks.Callback):
@@ -133,14 +144,18 @@ class SWA(WeightAverage, keras.callbacks.Callback):
             self._statistics(self.batches(epoch))
 
 
-def move_average(averaged: keras.Model, net: keras.Model, mean) -> None:
-    """Assigns `mean(average, weight)` to every averaged weight, and copies the moving statistics."""
+def move_average(averaged: keras.Model, net: keras.Model, mean, statistics: bool = False) -> None:
+    """Assigns `mean(average, weight)` to every averaged weight, and copies the moving statistics.
+
+    With `statistics`, those are averaged too.
+    """
     for average, weight in zip(averaged.trainable_variables, net.trainable_variables, strict=True):
         value = mean(average, weight)
         # The mean of two points on a sphere lies inside it, so constraints are applied again.
         average.assign(value if average.constraint is None else average.constraint(value))
     for copy, variable in zip(averaged.non_trainable_variables, net.non_trainable_variables, strict=True):
-        copy.assign(tf.convert_to_tensor(variable))
+        moving = statistics and variable.name.startswith("moving_")
+        copy.assign(mean(copy, variable) if moving else tf.convert_to_tensor(variable))
 
 
 def freeze_like(copy: keras.Model, net: keras.Model) -> None:

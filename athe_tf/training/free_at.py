@@ -83,9 +83,9 @@ class FreeAT(PGDAT):
 
     def replay(self, x, y, sample_weight=None) -> dict:
         """One forward and backward pass: one update of the noise and one of the weights."""
-        crafted = self.craft(x, y)
+        crafted = self.crafted_batch(x, y)
         images = crafted.images
-        terms, loss, gradients, (slope,) = self.backward(x, images, y, sample_weight, sources=[images])
+        terms, loss, gradients, slope = self.backward(x, images, y, sample_weight, of_images=True)
         flags = gradient_health.flags_of(finite_gradient(slope)[1])
         if sample_weight is not None:
             # Images of weight 0 have no gradient of this loss.

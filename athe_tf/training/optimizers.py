@@ -1,5 +1,7 @@
 """Stochastic gradient descent as PyTorch computes it."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -26,7 +28,7 @@ class TorchSGD(OptimizerWithCoupledDecay):
 
     Args:
         learning_rate: A number or a schedule. Defaults to 0.1.
-        momentum: Defaults to 0.9.
+        momentum: A number or a schedule, such as the `OneCycle` of PyTorch's momentum. Defaults to 0.9.
         weight_decay: Coupled, on all trainable variables unless `exclude_from_weight_decay` was called.
             Defaults to 0.
         nesterov: Look one step ahead. Defaults to `False`.
@@ -37,7 +39,10 @@ class TorchSGD(OptimizerWithCoupledDecay):
         self, learning_rate=0.1, momentum=0.9, weight_decay=0.0, nesterov=False, name="torch_sgd", **kwargs
     ):
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
-        check(0 <= momentum < 1, f"`momentum` must lie in [0, 1). Received: momentum={momentum}.")
+        check(
+            callable(momentum) or 0 <= momentum < 1,
+            f"`momentum` must lie in [0, 1). Received: momentum={momentum}.",
+        )
         check(
             weight_decay is None or weight_decay >= 0,
             f"`weight_decay` must not be negative. Received: weight_decay={weight_decay}.",
@@ -57,12 +62,24 @@ class TorchSGD(OptimizerWithCoupledDecay):
         gradient = tf.cast(gradient, variable.dtype)
         if self.weight_decay and self.decays(variable):
             gradient = gradient + self.weight_decay * tf.convert_to_tensor(variable)
+        momentum: Any = self.momentum
+        if callable(momentum):
+            momentum = tf.cast(momentum(self.iterations), variable.dtype)
         velocity = self.state_of(variable, self.velocities)
-        updated = self.momentum * tf.convert_to_tensor(velocity) + gradient
+        updated = momentum * tf.convert_to_tensor(velocity) + gradient
         self.assign(velocity, updated)
-        step = gradient + self.momentum * updated if self.nesterov else updated
+        step = gradient + momentum * updated if self.nesterov else updated
         self.assign_sub(variable, learning_rate * step)
 
     def get_config(self):
         own = {name: getattr(self, name) for name in ("momentum", "weight_decay", "nesterov")}
+        if callable(self.momentum):
+            own["momentum"] = keras.saving.serialize_keras_object(self.momentum)
         return super().get_config() | own
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        if isinstance(config["momentum"], dict):
+            momentum = keras.saving.deserialize_keras_object(config["momentum"], custom_objects)
+            config = config | {"momentum": momentum}
+        return super().from_config(config, custom_objects)

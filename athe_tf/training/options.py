@@ -14,14 +14,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, option
-from athe_tf.utils.registry import Registry, import_object
+from athe_tf.utils.registry import Registry, import_object, split_call, unknown_name
 
 if TYPE_CHECKING:
     from athe_tf.training.adversarial_model import AdversarialModel
 
 BN_MODES = ("eval", "train", "batch_no_update", "frozen_clean")
 EPSILON_SCHEDULES = ("constant", "linear", "cosine")
-LR_SCHEDULES = ("constant", "piecewise", "multistep", "cosine", "cyclic")
+LR_SCHEDULES = ("constant", "piecewise", "multistep", "cosine", "cyclic", "one_cycle")
+#: Which variables decay, and how those are called that do not.
+NO_DECAY = {"all": (), "kernels": ("bias", "beta", "gamma"), "all_but_norm": ("beta", "gamma")}
+#: PyTorch's SGD, and the optimizers of Keras.
+OPTIMIZERS = (
+    "sgd", "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "lamb", "lion", "muon",
+    "nadam", "rmsprop", "schedulefreeadamw",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +38,8 @@ class SharedOptions:
     label_smoothing: float = option(0.0, "In the training loss, never in the attack.", ge=0, lt=1)
     bn_mode: str | None = option(None, "Batch normalization while crafting.", choices=BN_MODES)
     clip_norm: float | None = option(None, "Clip the gradient of the weights to this norm. [never]", gt=0)
+    accumulate: int = option(1, "Parts of a batch that are computed one after another, to save memory.", ge=1)
+    bn_copy_first: bool = option(False, "In the first update, moving statistics become those of the batch.")
 
     def __post_init__(self):
         check_options(self)
@@ -41,6 +50,11 @@ class AverageOptions:
     """Averages of the weights; the average is what is validated and exported."""
 
     ema: float = option(0.0, "Decay of a moving average of the weights. 0 disables it.", ge=0, lt=1)
+    ema_start: float = option(0.0, "Epochs before --ema begins; until then it copies the weights.", ge=0)
+    ema_constant: bool = option(False, "Use --ema from the first update on, without a smaller one before.")
+    ema_statistics: str = option(
+        "copied", "Moving statistics of the --ema model.", choices=("copied", "averaged")
+    )
     swa_start: int | None = option(None, "Average the weights of all epochs after this one.", gt=0)
 
 
@@ -61,6 +75,20 @@ class EpsilonOptions:
     epsilon_max: float | None = option(None, "End of the rise, clipped to epsilon. [twice epsilon]", ge=0)
     epsilon_warmup: float | None = option(None, "Epochs of the rise, instead of epsilon_max.", gt=0)
     epsilon_delay: float = option(0.0, "Epochs at epsilon_min before the first rise.", ge=0)
+
+
+def parse_optimizer(text: str) -> tuple[str, dict[str, Any]]:
+    """The name of an optimizer and its arguments, from a name that may carry them as a call.
+
+    Example:
+
+    >>> parse_optimizer("adamw(beta_2=0.95)")
+    ('adamw', {'beta_2': 0.95})
+    """
+    name, arguments = split_call(text, "optimizer", "adamw(beta_2=0.95)")
+    if name not in OPTIMIZERS:
+        raise unknown_name("optimizer", name, OPTIMIZERS)
+    return name, arguments
 
 
 def check_epsilon_order(lowest: float, target: float, highest: float) -> None:

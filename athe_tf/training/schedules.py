@@ -31,20 +31,21 @@ class Piecewise(_Schedule):
         rate: The rate at the beginning.
         drops: Steps, in rising order: the update with that index is the first with the lower rate.
         factor: Defaults to 0.1.
+        lowest: The rate does not drop below this. Defaults to 0.
     """
 
-    def __init__(self, rate: float, drops, factor: float = 0.1):
+    def __init__(self, rate: float, drops, factor: float = 0.1, lowest: float = 0.0):
         check_rising(drops, "`drops`", strict=False)
-        self.rate, self.drops, self.factor = rate, list(drops), factor
+        self.rate, self.drops, self.factor, self.lowest = rate, list(drops), factor, lowest
 
     def __call__(self, step):
         passed = sum(tf.cast(step >= drop, tf.float32) for drop in self.drops)
-        return self.rate * tf.pow(float(self.factor), passed)
+        return tf.maximum(self.rate * tf.pow(float(self.factor), passed), self.lowest)
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")
 class Cosine(_Schedule):
-    """`rate * (1 + cos(pi * step / steps)) / 2`.
+    """`lowest + (rate - lowest) * (1 + cos(pi * step / steps)) / 2`; `lowest` is 0 unless given.
 
     Example:
 
@@ -52,12 +53,12 @@ class Cosine(_Schedule):
     0.05
     """
 
-    def __init__(self, rate: float, steps: int):
-        self.rate, self.steps = rate, steps
+    def __init__(self, rate: float, steps: int, lowest: float = 0.0):
+        self.rate, self.steps, self.lowest = rate, steps, lowest
 
     def __call__(self, step):
         done = tf.minimum(tf.cast(step, tf.float32) / self.steps, 1.0)
-        return 0.5 * self.rate * (1.0 + tf.cos(math.pi * done))
+        return self.lowest + 0.5 * (self.rate - self.lowest) * (1.0 + tf.cos(math.pi * done))
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")
@@ -77,6 +78,72 @@ class Cyclic(_Schedule):
     def __call__(self, step):
         done = tf.minimum(tf.cast(step, tf.float32) / self.steps, 1.0)
         return self.rate * tf.minimum(done / self.peak, (1.0 - done) / (1.0 - self.peak))
+
+
+@keras.saving.register_keras_serializable(package="athe_tf")
+class Linear(_Schedule):
+    """A line from `start_factor * rate` to `rate` in this many steps, such as a warm-up.
+
+    Example:
+
+    >>> round(float(Linear(0.1, steps=10)(5)), 4)
+    0.05
+    """
+
+    def __init__(self, rate: float, steps: int, start_factor: float = 0.0):
+        self.rate, self.steps, self.start_factor = rate, steps, start_factor
+
+    def __call__(self, step):
+        done = tf.minimum(tf.cast(step, tf.float32) / self.steps, 1.0)
+        return self.rate * (self.start_factor + (1.0 - self.start_factor) * done)
+
+
+@keras.saving.register_keras_serializable(package="athe_tf")
+class OneCycle(_Schedule):
+    """Up to `rate` and down again along two halves of a cosine, as PyTorch's `OneCycleLR`.
+
+    The same schedule with factors above 1 is the momentum that PyTorch moves against the rate:
+    `OneCycle(0.85, steps, start_factor=0.95 / 0.85, end_factor=0.95 / 0.85)`.
+
+    Example:
+
+    >>> schedule = OneCycle(0.2, steps=400, rise=0.025)
+    >>> [round(float(schedule(step)), 6) for step in (0, 9, 399)]
+    [0.008, 0.2, 1e-06]
+
+    Args:
+        rate: The rate at the peak.
+        steps: The number of steps; the last has the lowest rate.
+        rise: The share of the steps before the peak. Defaults to 0.3.
+        start_factor: The first rate, in units of `rate`. Defaults to 1/25.
+        end_factor: The last rate, in units of `rate`. Defaults to 1/250000, PyTorch's 1/25 * 1e-4.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        steps: int,
+        rise: float = 0.3,
+        start_factor: float = 1 / 25,
+        end_factor: float = 1e-4 / 25,
+    ):
+        check(0 < rise < 1, f"`rise` must lie in (0, 1). Received: rise={rise}.")
+        self.rate, self.steps, self.rise = rate, steps, rise
+        self.start_factor, self.end_factor = start_factor, end_factor
+
+    def __call__(self, step):
+        # In float64, as PyTorch computes it.
+        step = tf.minimum(tf.cast(step, tf.float64), self.steps - 1)
+        peak = self.rise * self.steps - 1
+        up, down = step / (peak or 1.0), (step - peak) / (self.steps - 1 - peak)
+        factor = tf.where(
+            step <= peak, _half_cosine(self.start_factor, 1.0, up), _half_cosine(1.0, self.end_factor, down)
+        )
+        return self.rate * factor
+
+
+def _half_cosine(start: float, end: float, done):
+    return end + 0.5 * (start - end) * (1.0 + tf.cos(math.pi * done))
 
 
 @keras.saving.register_keras_serializable(package="athe_tf")
@@ -121,36 +188,95 @@ class Periodic(keras.optimizers.schedules.LearningRateSchedule):
         return cls([restore(s) for s in config["schedules"]], config["starts"])
 
 
-def make_schedule(name: str, rate: float, steps_per_epoch: int, epochs: int, drops, factor: float, resets=()):
-    """The schedule of a name; `drops` and `resets` are counted in finished epochs.
-
-    At every reset a new period begins and the schedule restarts: a piecewise one at `rate`, with the drops
-    inside the period; a cosine or cyclic one with its full course. `"multistep"` is PyTorch's name for
-    `"piecewise"`.
+@keras.saving.register_keras_serializable(package="athe_tf")
+class PerEpoch(keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule of epochs: the rate changes once per epoch, as when PyTorch's scheduler is stepped so.
 
     Example:
 
-    >>> type(make_schedule("cyclic", 0.2, 100, 30, [], 0.1)).__name__
-    'Cyclic'
+    >>> float(PerEpoch(Cosine(0.1, 10), steps_per_epoch=98)(97))
+    0.10000000149011612
     """
-    if name == "constant":
+
+    def __init__(self, schedule, steps_per_epoch: int):
+        self.schedule, self.steps_per_epoch = schedule, steps_per_epoch
+
+    def __call__(self, step):
+        return self.schedule(tf.cast(step, tf.int64) // self.steps_per_epoch)
+
+    def get_config(self):
+        schedule = keras.saving.serialize_keras_object(self.schedule)
+        return {"schedule": schedule, "steps_per_epoch": self.steps_per_epoch}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(keras.saving.deserialize_keras_object(config["schedule"]), config["steps_per_epoch"])
+
+
+def make_schedule(
+    name: str,
+    rate: float,
+    steps_per_epoch: int,
+    epochs: int,
+    drops=(),
+    factor: float = 0.1,
+    resets=(),
+    *,
+    warm_up: float = 0.0,
+    per_epoch: bool = False,
+    lowest: float = 0.0,
+    start_factor: float | None = None,
+    **one_cycle,
+):
+    """The schedule of a name; `drops`, `resets` and `warm_up` are counted in finished epochs.
+
+    At every reset a new period begins and the schedule restarts: a piecewise one at `rate`, with the drops
+    inside the period; the others with their full course. `"multistep"` is PyTorch's name for `"piecewise"`.
+
+    Example:
+
+    >>> type(make_schedule("cyclic", 0.2, 100, 30)).__name__
+    'Cyclic'
+
+    Args:
+        name: `"constant"`, `"piecewise"`, `"multistep"`, `"cosine"`, `"cyclic"` or `"one_cycle"`.
+        rate: The rate at its highest.
+        steps_per_epoch: Updates in an epoch.
+        epochs: The length of the training.
+        drops: Where a piecewise rate drops.
+        factor: Of each drop.
+        resets: Where new periods begin.
+        warm_up: The length of a linear rise before the schedule begins. Defaults to 0.
+        per_epoch: Whether the rate changes once per epoch only. Defaults to `False`.
+        lowest: Where a piecewise rate or a cosine ends. Defaults to 0.
+        start_factor: The first rate of `Linear` (the warm-up) or `OneCycle`, in units of `rate`. Defaults to
+            their own.
+        **one_cycle: `rise` and `end_factor` of `OneCycle`.
+    """
+    if name == "constant" and not warm_up:
         return rate
-    ends = [*resets, epochs]
-    periods = []
-    for start, end in zip([0, *resets], ends, strict=True):
+    steps = 1 if per_epoch else steps_per_epoch
+    first = {} if start_factor is None else {"start_factor": start_factor}
+
+    def period(start: float, end: float):
+        length = round(steps * (end - start))
+        if name == "one_cycle":
+            return OneCycle(rate, length, **one_cycle, **first)
+        if name == "cosine":
+            return Cosine(rate, length, lowest)
+        if name == "cyclic":
+            return Cyclic(rate, length)
         # A drop at a reset would belong to the new period, which begins at the full rate.
-        inside = [drop - start for drop in drops if drop < end and (drop > start or start == 0)]
-        periods.append(_one_period(name, rate, steps_per_epoch, end - start, inside, factor))
-    if len(periods) == 1:
-        return periods[0]
-    return Periodic(periods, [round(start * steps_per_epoch) for start in (0, *resets)])
+        passed = [drop for drop in drops if drop < end and (drop > start or start == warm_up)]
+        falling = [round((drop - start) * steps) for drop in passed if name != "constant"]
+        return Piecewise(rate, falling, factor, lowest)
 
-
-def _one_period(name: str, rate: float, steps_per_epoch: int, epochs: float, drops, factor: float):
-    if name in ("cosine", "cyclic"):
-        kind = Cosine if name == "cosine" else Cyclic
-        return kind(rate, round(steps_per_epoch * epochs))
-    return Piecewise(rate, [round(drop * steps_per_epoch) for drop in drops], factor)
+    starts = [warm_up, *resets]
+    periods = [period(start, end) for start, end in zip(starts, [*resets, epochs], strict=True)]
+    if warm_up:
+        starts, periods = [0.0, *starts], [Linear(rate, round(warm_up * steps), **first), *periods]
+    whole = periods[0] if len(periods) == 1 else Periodic(periods, [round(start * steps) for start in starts])
+    return PerEpoch(whole, steps_per_epoch) if per_epoch else whole
 
 
 class EpsilonSchedule:

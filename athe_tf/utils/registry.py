@@ -4,6 +4,7 @@ A registry knows its names without importing what they stand for, so that a typo
 starts.
 """
 
+import ast
 import difflib
 import importlib
 import os
@@ -137,6 +138,49 @@ def split_names(text: str) -> list[str]:
     """
     parts = re.findall(r"(?:[^,()]|\((?:[^()]|\([^()]*\))*\)|[()])+", text)
     return [part.strip() for part in parts if part.strip()]
+
+
+_CALL = re.compile(r"(?P<name>[^()]+)\((?P<arguments>.*)\)", re.DOTALL)
+
+
+def split_call(text: str, kind: str, example: str) -> tuple[str, dict[str, Any]]:
+    """Splits a name that carries options as a call into both, without evaluating code.
+
+    Example:
+
+    >>> split_call("pgd-20(step_size=2/255, restarts=2)", "attack", "pgd-20(restarts=2)")
+    ('pgd-20', {'step_size': 0.00784313725490196, 'restarts': 2})
+
+    Args:
+        text: The name, alone or with options.
+        kind: What the name stands for, in the words of an error message: "attack".
+        example: A call that an error message shows.
+    """
+    match = _CALL.fullmatch(text.strip())
+    if match is None:
+        return text, {}
+    try:
+        call = ast.parse(f"f({match['arguments']})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError("every argument needs a name")
+        return match["name"], {str(keyword.arg): _literal(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, ZeroDivisionError) as error:
+        reason = "it is not a call" if isinstance(error, SyntaxError) else error
+        raise InputError(
+            f"The options of the {kind} '{text}' cannot be read: {reason}. Expected names and values, such "
+            f"as {example}."
+        ) from None
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of a literal, where fractions such as 8/255 are numbers."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return _literal(node.left) / _literal(node.right)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ValueError(f"`{ast.unparse(node)}` is not a number, a text, a list or a dictionary") from None
 
 
 def attach_stub(

@@ -4,7 +4,25 @@ For code that runs on a replica, such as layers in training and the steps of a f
 `tf.while_loop`, where replicas cannot communicate.
 """
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
 import tensorflow as tf
+
+# Which part of a replica's batch is being computed, and how many parts there are. A context variable, because
+# replicas are traced in threads of their own.
+_PART = contextvars.ContextVar("athe_tf_part_of_batch", default=(0, 1))
+
+
+@contextlib.contextmanager
+def part_of_batch(number: int, count: int) -> Iterator[None]:
+    """Context in which `positions` are those of one of the equal parts of a replica's batch."""
+    token = _PART.set((number, count))
+    try:
+        yield
+    finally:
+        _PART.reset(token)
 
 
 def count() -> int:
@@ -55,7 +73,10 @@ def mean(value):
 
 def positions(x):
     """The positions of the examples in the global batch, whichever replica they are on."""
-    number = tf.shape(x)[0]
+    number, (part, parts) = tf.shape(x)[0], _PART.get()
+    if parts > 1:
+        mine = 0 if count() == 1 else index()
+        return tf.range(number) + (mine * parts + part) * number
     if count() == 1:
         return tf.range(number)
     if x.shape[0] is not None:

@@ -1,5 +1,6 @@
 """Which settings of a training run go together; refused before TensorFlow starts."""
 
+import math
 import re
 
 from athe_tf.data.npz import check_extra_file
@@ -91,14 +92,48 @@ def check_framework(config) -> None:
 
 
 def check_optimizer(config) -> None:
-    """Learning-rate drops are in order, and only SGD has momentum options."""
+    """Learning-rate drops are in order, and settings of other optimizers and schedules are left out."""
     training.check_rising(config.lr_drops, "--lr_drops", gt=0)
-    for name in ("momentum", "nesterov"):
+    optimizer, _ = training.parse_optimizer(config.optimizer)
+    for name in ("momentum", "nesterov", "momentum_range"):
         check(
-            config.optimizer == "sgd" or not given(config, name),
+            optimizer == "sgd" or not given(config, name),
             f"--{name} is an option of sgd. Received: --optimizer={config.optimizer} "
             f"--{name}={getattr(config, name)}. Leave --{name} out, or use --optimizer=sgd.",
         )
+    falling = ("cosine", "piecewise", "multistep")
+    used_by = dict.fromkeys(("lr_end_factor", "lr_rise", "momentum_range"), ("one_cycle",))
+    used_by |= {"lr_min": falling, "lr_warmup": ("constant", *falling)}
+    if not config.lr_warmup:
+        used_by["lr_start_factor"] = ("one_cycle",)
+    for name, schedules in used_by.items():
+        check(
+            config.lr_schedule in schedules or not given(config, name),
+            f"--{name} is an option of --lr_schedule={' and '.join(schedules)}. Received: "
+            f"--lr_schedule={config.lr_schedule} --{name}={getattr(config, name)}. Leave --{name} out.",
+        )
+    check(
+        config.lr_warmup < config.period_ends[0] and config.lr_min <= config.learning_rate,
+        "The warm-up ends before the first period, and the lowest rate is not above --learning_rate. "
+        f"Received: --lr_warmup={config.lr_warmup:g} --lr_min={config.lr_min:g}. Use smaller values.",
+    )
+    values = config.momentum_range
+    check(
+        values == () or (len(values) == 2 and 0 < values[0] <= values[1] < 1),
+        "--momentum_range is the momentum at the peak of the rate and at its ends: two rising numbers "
+        f"below 1. Received: --momentum_range={','.join(map(str, values))}. Use, for example, 0.85,0.95.",
+    )
+    check(
+        config.lr_schedule != "one_cycle" or not values or not given(config, "momentum"),
+        "one_cycle moves the momentum within --momentum_range. Received: "
+        f"--momentum={config.momentum:g}. Leave it out, or add --momentum_range= for a constant one.",
+    )
+    check(
+        config.batch_size % config.accumulate == 0,
+        "--accumulate divides a batch into parts of the same size. Received: "
+        f"--batch_size={config.batch_size} --accumulate={config.accumulate}. Use a divisor, such as "
+        f"--accumulate={math.gcd(config.batch_size, config.accumulate)}.",
+    )
 
 
 def check_epsilon_schedule(config) -> None:
@@ -151,7 +186,12 @@ def check_averages(config) -> None:
         "--swa_start and --ema are two averages of the weights, and one is shipped. Received: "
         f"--swa_start={config.swa_start} --ema={config.ema:g}. Use one of them.",
     )
-    for name in ("swa_start", "awp_start"):
+    for name in ("ema_start", "ema_constant", "ema_statistics"):
+        check(
+            config.ema > 0 or not given(config, name),
+            f"--{name} is an option of --ema. Received: no --ema. Add --ema=0.995, or leave --{name} out.",
+        )
+    for name in ("swa_start", "ema_start", "awp_start"):
         check(
             (getattr(config, name) or 0) < config.epochs,
             f"--{name} must lie before the last epoch. Received: --{name}={getattr(config, name)} "

@@ -70,6 +70,7 @@ class ModelOptions:
     )
     weight_norm: str = option("differentiable", "Normalization of class weights.", choices=WEIGHT_NORMS)
     activation: str = option("relu", "Activation.", choices=models.ACTIVATIONS)
+    bn_momentum: float = option(0.9, "Share of old moving statistics that an update keeps.", ge=0, lt=1)
     standardize: bool = option(True, "The model normalizes inputs by mean and deviation of the data set.")
     initial_model: str | None = option(None, "Start from the weights of this .keras file or workdir.")
     freeze: str | None = option(
@@ -85,17 +86,33 @@ class ModelOptions:
 class OptimizerOptions:
     """The optimizer."""
 
-    optimizer: str = option("sgd", "Optimizer; sgd is PyTorch's.", choices=("sgd", "adam"))
+    optimizer: str = option(
+        "sgd",
+        "Optimizer: sgd (PyTorch's), or one of Keras; with arguments as a call, such as adamw(beta_2=0.95).",
+    )
     learning_rate: float = option(0.1, "Learning rate at its highest.", gt=0)
     lr_schedule: str = option("piecewise", "Schedule of the learning rate.", choices=training.LR_SCHEDULES)
     lr_drops: tuple[float, ...] = option((75.0, 90.0), "Epochs after which a piecewise rate drops.")
     lr_drop_factor: float = option(0.1, "Factor of each drop.", gt=0)
+    lr_warmup: float = option(0.0, "Epochs of a linear rise before the schedule begins.", ge=0)
+    lr_start_factor: float | None = option(
+        None,
+        "First rate of one_cycle or --lr_warmup, in units of --learning_rate. [1/25; 0 of --lr_warmup]",
+        ge=0,
+    )
+    lr_end_factor: float = option(1e-4 / 25, "Last rate of one_cycle, in units of --learning_rate.", ge=0)
+    lr_rise: float = option(0.3, "Share of one_cycle before its peak.", gt=0, lt=1)
+    lr_min: float = option(0.0, "Where cosine and piecewise rates end.", ge=0)
+    lr_per_epoch: bool = option(False, "Change the rate once per epoch instead of once per update.")
+    momentum_range: tuple[float, ...] = option(
+        (0.85, 0.95), "Momentum of sgd at the peak and the ends of one_cycle; empty: --momentum throughout."
+    )
     lr_resets: tuple[float, ...] = option((), "Epochs after which learning rate and epsilon restart.")
     ensemble: bool = option(False, "Save an ensemble of the models at the end of each period.")
     momentum: float = option(0.9, "Momentum of sgd.", ge=0, lt=1)
     nesterov: bool = option(False, "Nesterov's momentum.")
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", ge=0)
-    decay_variables: str = option("all", "Variables that decay.", choices=("all", "kernels"))
+    decay_variables: str = option("all", "Variables that decay.", choices=tuple(training.NO_DECAY))
     precision: str = option("float32", "Dtype policy. Mixed policies need a GPU or TPU.", choices=PRECISIONS)
     jit_compile: bool = option(False, "Compile the training step with XLA; for accelerators, slow on CPUs.")
     epochs: int = option(100, "Passes over the training images.", gt=0)
