@@ -110,11 +110,14 @@ def recorded(function, calls):
 def test_every_setting_of_the_model_reaches_it(monkeypatch):
     calls, splits = [], tiny_splits()
     monkeypatch.setattr(build.models, "build", recorded(build.models.build, calls))
-    build.make_net(config(head="he", scale=7.0, weight_norm="project", activation="silu", seed=5), splits)
+    build.make_net(
+        config(head="he", scale=7.0, weight_norm="project", activation="silu", bn_momentum=0.97, seed=5),
+        splits,
+    )
     ((_, settings),) = calls
     expected = {
         "num_classes": 4, "head": "he", "input_shape": (8, 8, 1), "scale": 7.0, "weight_norm": "project",
-        "mean": splits.mean, "std": splits.std, "activation": "silu", "seed": 5,
+        "mean": splits.mean, "std": splits.std, "activation": "silu", "bn_momentum": 0.97, "seed": 5,
     }  # fmt: skip
     assert settings == expected
 
