@@ -7,8 +7,9 @@ from athe_tf.jobs.locks import lock_name, locked, locked_folder
 from athe_tf.jobs.ownership import STATE
 from athe_tf.programs.command_line import Program, print_line
 from athe_tf.report.comparison import compare
+from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import read_evaluation, with_analyses
-from athe_tf.report.writing import write, write_comparison
+from athe_tf.report.writing import write, write_comparison, write_figures
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import option
 
@@ -16,7 +17,7 @@ EXAMPLES = """
 bin/report runs/demo
 bin/report --merge OUT
 bin/report runs/demo --analysis=pictures
-bin/report runs/a runs/b runs/c --output=runs/comparison.html
+bin/report runs/a runs/b runs/c --output=comparison.html,table.tex --figures=figures
 """
 
 
@@ -27,8 +28,12 @@ class ReportConfig:
     folders: tuple[str, ...] = option(
         (), "Folders of bin/evaluate, or training runs with one evaluation inside.", positional=True
     )
-    output: str | None = option(None, "Page to write when several are compared. [comparison.html]")
-
+    output: tuple[str, ...] = option(
+        (),
+        "When several are compared: files to write, separated by commas: the table for LaTeX (.tex, with "
+        "booktabs), as CSV (.csv) or Markdown (.md), or else a page. [comparison.html]",
+    )
+    figures: str | None = option(None, "Folder for every chart of the page as SVG and PDF. Needs matplotlib.")
     merge: bool = option(
         False,
         "Make one evaluation of all shards in a folder, the --output of bin/evaluate --shard. Opens the "
@@ -52,9 +57,9 @@ class ReportConfig:
             f"{' '.join(self.folders)}. Copy the shards into one folder.",
         )
         check(
-            self.output is None or len(self.folders) > 1,
+            not self.output or len(self.folders) > 1,
             "--output is for comparisons; a single report is written next to its evaluation. "
-            f"Received: --output={self.output} and one folder.",
+            f"Received: --output={','.join(self.output)} and one folder.",
         )
         check(
             self.analysis is None or len(self.folders) == 1,
@@ -75,12 +80,15 @@ def action(config: ReportConfig, extra: dict) -> int:
     if len(evaluations) == 1:
         with locked_folder(str(evaluations[0].folder), STATE):
             paths = write(evaluations[0])
-        print_line(compare(evaluations))
+        comparison = compare(evaluations)
     else:
-        paths = [pathlib.Path(config.output or "comparison.html")]
+        paths = [pathlib.Path(path) for path in config.output or ["comparison.html"]]
         with locked(paths[0].parent, lock_name(paths[0].name)):
-            comparison = write_comparison(evaluations, paths[0])
-        print_line(comparison)
+            comparison = write_comparison(evaluations, *paths)
+    print_line(comparison)
+    if config.figures is not None:
+        page = render(evaluations[0]) if len(evaluations) == 1 else render_comparison(comparison)
+        paths += write_figures(page, config.figures)
     print_line()
     for path in paths:
         print_line(f"Written to {path}.")

@@ -1,7 +1,7 @@
 from .comparison import Comparison, compare
 from .pages import render
 from .reading import SavedEvaluation, read_evaluation, schema
-from .writing import write, write_comparison
+from .writing import write, write_comparison, write_figures
 
 __all__ = [
     "Comparison",
@@ -12,4 +12,5 @@ __all__ = [
     "schema",
     "write",
     "write_comparison",
+    "write_figures",
 ]

@@ -1,11 +1,13 @@
 """The pages of one evaluation, and of several side by side."""
 
+from collections.abc import Sequence
+
 from athe_tf.drawing import markup
 from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
 from athe_tf.drawing.markup import Markup, join, side_by_side, table, tag
 from athe_tf.drawing.plot import share_axis
 from athe_tf.report import attack_sections, model_sections
-from athe_tf.report.comparison import CLEAN, WORST, Cell, Comparison, Row, varying_settings
+from athe_tf.report.comparison import CLEAN, WORST, Comparison, Row, settings_of, varying_settings
 from athe_tf.report.format import NOTHING, interval_text, plural, points, sentence, threat_line, value_text
 from athe_tf.report.reading import SavedEvaluation, as_saved
 from athe_tf.results.result import Result
@@ -29,6 +31,10 @@ ORDER: markup.Sections = {
     "training": ("Training", model_sections.training),
     "settings": ("Settings", model_sections.settings),
 }
+
+
+#: Positions of images that changed sides, at most, in a cell.
+MOST_IMAGES = 8
 
 
 def render(evaluation, examples: dict | None = None) -> str:
@@ -88,46 +94,20 @@ def headline(result: Result) -> list[tuple[str, str, str]]:
 def render_comparison(comparison: Comparison) -> str:
     """A self-contained HTML page."""
     opening = [
-        tag("p", conclusion(comparison), class_="verdict"),
+        tag("p", comparison.verdict, class_="verdict"),
         markup.alert("Read this before comparing", comparison.warnings),
     ]
     sections: markup.Sections = {
         "accuracy": ("Accuracy", accuracy),
+        "differences": ("Differences in the worst case", differences),
         "bars": ("Clean and worst case", bars),
         "curve": ("Accuracy over epsilon", curves),
         "corruptions": ("Corruptions", corruptions),
-        "settings": ("Differences", settings),
+        "settings": ("Settings that differ", settings),
         "sources": ("Sources", sources),
     }
     title = f"Comparison of {plural(len(comparison.rows), 'model')}"
     return markup.page(title, opening, sections, comparison)
-
-
-def conclusion(comparison: Comparison) -> str:
-    """Which model is the most robust, and whether the difference is more than chance."""
-    if comparison.warnings:
-        return "These evaluations were not made in the same way, so no winner is named."
-    found = [(row.label, row.cell(WORST)) for row in comparison.rows]
-    ranked = sorted(((name, cell) for name, cell in found if cell), key=lambda pair: -pair[1].mean)
-    if not ranked:
-        return "No attack was run within the threat model, so robustness is unknown."
-    (first, highest), *others = ranked
-    if not others:
-        return f"{first}: {highest}% in the worst case."
-    second, next_highest = others[0]
-    text = (
-        f"{first} is the most robust, with {highest}% in the worst case, ahead of {second} "
-        f"with {next_highest}%."
-    )
-    if overlap(highest, next_highest):
-        text += " The difference is within the uncertainty of these numbers."
-    return text
-
-
-def overlap(one: Cell, other: Cell) -> bool:
-    """Whether the bounds of two cells overlap."""
-    lows, highs = zip(one.bounds, other.bounds, strict=True)
-    return max(lows) <= min(highs)
 
 
 def accuracy(comparison: Comparison) -> list[Markup]:
@@ -138,7 +118,7 @@ def accuracy(comparison: Comparison) -> list[Markup]:
     notes = ["Small print: 95% interval of a single model, or standard deviation over seeds."]
     if not comparison.warnings and len(comparison.rows) > 1:
         notes.append("Bold: the highest of a column.")
-    return [grid, tag("p", " ".join(notes))]
+    return [grid, tag("p", " ".join(notes)), markup.notes(comparison.notes)]
 
 
 def _cell(comparison: Comparison, row: Row, column: str) -> Markup:
@@ -150,6 +130,42 @@ def _cell(comparison: Comparison, row: Row, column: str) -> Markup:
     if cell.deviation is not None:
         small = f"± {points(cell.deviation)}, n = {len(cell.values)}"
     return tag("td", points(cell.mean), tag("small", small) if small else "", class_=kind)
+
+
+def differences(comparison: Comparison) -> list[Markup]:
+    """How much more robust each model is than the first, and the images that changed sides."""
+    rows = []
+    for one in comparison.differences:
+        between = (
+            NOTHING if one.interval is None else " to ".join(f"{100 * end:+.2f}" for end in one.interval)
+        )
+        p_value = NOTHING if one.p_value is None else f"{one.p_value:.2g}"
+        images = [which_images(changed) for changed in (one.broken, one.rescued)]
+        rows.append(
+            [
+                f"{one.row} minus {one.reference}",
+                f"{100 * one.value:+.2f}",
+                between,
+                p_value,
+                one.test,
+                *images,
+            ]
+        )
+    head = ("", "points", "95% interval", "p", "test", "newly broken images", "newly robust images")
+    caption = "Images changed sides if that is so in every seed"
+    return [table(head, rows, caption=caption, numeric_from=1)] if rows else []
+
+
+def which_images(images: Sequence[int]) -> str:
+    """The number of images, and the positions of the first ones.
+
+    Example:
+
+    >>> which_images([3, 14])
+    '2: 3, 14'
+    """
+    shown = ", ".join(map(str, images[:MOST_IMAGES])) + (", …" if len(images) > MOST_IMAGES else "")
+    return f"{len(images)}: {shown}" if images else "none"
 
 
 def bars(comparison: Comparison) -> list[Markup]:
@@ -214,7 +230,7 @@ def settings(comparison: Comparison) -> list[Markup]:
     varied = varying_settings([first for _, first in firsts])
     if not varied:
         return []
-    known = [(label, first.config) for label, first in firsts if first.config]
+    known = [(label, settings_of(first)) for label, first in firsts if first.config]
     rows = [[label, *(value_text(config.get(name)) for name in varied)] for label, config in known]
     return [table(("", *varied), rows, caption="Training settings that differ", numeric_from=len(varied) + 1)]
 

@@ -17,12 +17,15 @@ from athe_tf.results.file_format import AGAIN, FORMAT, evaluation_schema
 from athe_tf.results.json_files import check_finite, check_schema, check_version, read_json
 from athe_tf.results.pictures import check_examples
 from athe_tf.results.result import Result, find_evaluation
+from athe_tf.training.options import OPTIONS
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 
 CONFIG = "config.json"
 #: The version of a run's `config.json` that this library writes.
 CONFIG_FORMAT = 2
+#: Options of frameworks that format 1, which had them at the top level, called otherwise.
+RENAMED = {"nfgsm_noise": "noise", "gradalign": "alignment", "llr_preset": "preset", "llr_variant": "variant"}
 # Numbers of `metrics.csv` that are larger are taken as infinite: no axis can show them.
 LARGEST = 1e30
 #: The folder of analyses inside an evaluation, or beside it.
@@ -188,7 +191,10 @@ def problem_with_run(result: Result, run: pathlib.Path) -> str | None:
 
 
 def read_config(run: pathlib.Path) -> dict[str, Any]:
-    """The settings that determine the result of a run: the keys of the schema, and no others."""
+    """The settings that determine the result of a run: the keys of the schema, and no others.
+
+    Format 1 wrote the options of all frameworks; those of others than the run's own are left out.
+    """
     path, remedy = run / CONFIG, "Remove `run` from the evaluation, or train again."
     values = read_json(path, remedy)
     check_version(values, f"'{path}'", CONFIG_FORMAT, remedy)
@@ -197,8 +203,25 @@ def read_config(run: pathlib.Path) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"'{path}' is not the config of a training run: {error}. {remedy}") from None
     known = [key for key in schema("config")["properties"] if key in values]
-    settings = {key: values[key] for key in known if key not in ("format", "options")}
-    return {**values.get("options", {}), **settings}
+    settings = {RENAMED.get(key, key): values[key] for key in known if key not in ("format", "options")}
+    foreign = {field.name for table in OPTIONS.values() for field in dataclasses.fields(table)}
+    foreign -= default_settings(values["framework"]).keys()
+    return {**values.get("options", {}), **{key: settings[key] for key in settings if key not in foreign}}
+
+
+def default_settings(framework: str) -> dict[str, Any]:
+    """The settings of a run that says nothing, such as one of an older version of athe_tf.
+
+    Example:
+
+    >>> defaults = default_settings("trades")
+    >>> defaults["beta"], defaults["momentum"], "replays" in defaults
+    (6.0, 0.9, False)
+    """
+    settings = schema("config")["properties"].items()
+    own = dataclasses.fields(OPTIONS[framework]) if framework in OPTIONS else ()
+    found = {name: rules["default"] for name, rules in settings if "default" in rules}
+    return found | {field.name: field.default for field in own}
 
 
 def read_best_epoch(run: pathlib.Path) -> int | None:

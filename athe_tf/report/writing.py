@@ -2,15 +2,19 @@
 
 import json
 import pathlib
+import re
 
+from athe_tf.drawing.files import NEEDS_MATPLOTLIB, charts_of, svg_text, write_pdf
 from athe_tf.jobs.ownership import check_ours, signed
 from athe_tf.report.comparison import Comparison, compare
 from athe_tf.report.model_card import model_card
 from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import as_saved
 from athe_tf.report.robustbench import keep_filled_in, model_info
+from athe_tf.report.tables import TABLES
 from athe_tf.utils.errors import InputError, check, first_line
-from athe_tf.utils.files import FULL, write_text
+from athe_tf.utils.files import FULL, replacing, write_text
+from athe_tf.utils.registry import import_optional
 
 #: The files that `write` writes next to an `evaluation.json`.
 WRITTEN = ("report.html", "model_card.md", "model_info.json")
@@ -44,24 +48,55 @@ def write(evaluation, folder=None) -> list[pathlib.Path]:
     return [_write(place / name, text) for name, text in zip(WRITTEN, texts, strict=True)]
 
 
-def write_comparison(evaluations, output) -> Comparison:
-    """Compares several evaluations on one page.
+def write_comparison(evaluations, *outputs) -> Comparison:
+    """Compares several evaluations, on a page and as tables.
 
     Example:
 
-    >>> print(athe_tf.report.write_comparison(["runs/a", "runs/b"], "comparison.html"))
+    >>> print(athe_tf.report.write_comparison(["runs/a", "runs/b"], "comparison.html", "table.tex"))
 
     Args:
         evaluations: At least two, each as `write` takes it.
-        output: The page to write.
+        *outputs: Files to write: LaTeX (`.tex`), CSV (`.csv`), Markdown (`.md`), or else a page.
 
     Returns:
         The comparison; `print` it for a table.
     """
-    check_ours(output)
+    check_ours(*outputs)
     comparison = compare([as_saved(evaluation) for evaluation in evaluations])
-    _write(pathlib.Path(output), signed(render_comparison(comparison)))
+    for path in map(pathlib.Path, outputs):
+        text = TABLES.get(path.suffix, render_comparison)(comparison)
+        _write(path, text if path.suffix == ".csv" else signed(text))
     return comparison
+
+
+def write_figures(page: str, folder) -> list[pathlib.Path]:
+    """Writes every chart of a page to a folder, as SVG and as PDF.
+
+    Example:
+
+    >>> athe_tf.report.write_figures(athe_tf.report.render(result), "figures")
+
+    Args:
+        page: What `render` returns, or the text of a page.
+        folder: Where to write; created if necessary.
+
+    Returns:
+        The paths of the files.
+    """
+    place, written = pathlib.Path(folder), []
+    import_optional("matplotlib", NEEDS_MATPLOTLIB)  # before the first file is written
+    for number, chart in enumerate(charts_of(page), start=1):
+        title = re.search('aria-label="([^":.]*)', chart)
+        name = re.sub(r"\W+", "_", title[1].strip().lower())[:40] if title else "chart"
+        path = place / f"{number:02}_{name}.svg"
+        check_ours(path)
+        _write(path, signed(svg_text(chart)))
+        # A PDF cannot say whose it is: it belongs to the SVG beside it.
+        with replacing(path.with_suffix(".pdf")) as temporary:
+            write_pdf(chart, temporary)
+        written += [path, path.with_suffix(".pdf")]
+    return written
 
 
 def _write(path: pathlib.Path, text: str) -> pathlib.Path:

@@ -150,7 +150,7 @@ class Result:
     @property
     def robust(self) -> np.ndarray:
         """Whether each image survives every attack that was run within the threat model."""
-        return self._survivors(self.counted)
+        return self.survivors(self.counted)
 
     @derived
     def _worst_case(self) -> tuple[float, list[float]]:
@@ -169,7 +169,7 @@ class Result:
     @property
     def robust_to_rounded(self) -> np.ndarray:
         """`robust`, if adversarial examples are rounded to 8 bits."""
-        return self._survivors([a for a in self.counted if a.eight_bit is not None], "robust_to_eight_bit")
+        return self.survivors([a for a in self.counted if a.eight_bit is not None], "robust_to_eight_bit")
 
     @property
     def lost_by_rounding(self) -> np.ndarray:
@@ -206,7 +206,7 @@ class Result:
         radii = sorted({epsilon for epsilon, _ in ran})
         if len(radii) < 2:
             return []
-        points = [(at, self._survivors([a for epsilon, a in ran if epsilon <= at])) for at in [0.0, *radii]]
+        points = [(at, self.survivors([a for epsilon, a in ran if epsilon <= at])) for at in [0.0, *radii]]
         return [
             {"epsilon": at, "accuracy": float(flags.mean()), "interval": interval_of(flags)}
             for at, flags in points
@@ -293,7 +293,8 @@ class Result:
             return f"{what}, so do not rely on this number yet: {'; '.join(failed)}."
         return "Read the warnings before you rely on this number." if self.warnings else ""
 
-    def _survivors(self, attacks: list[AttackOutcome], flags: str = "robust") -> np.ndarray:
+    def survivors(self, attacks: list[AttackOutcome], flags: str = "robust") -> np.ndarray:
+        """Whether each image is classified correctly, clean and under all of these attacks."""
         survive = self.correct.copy()
         for attack in attacks:
             robust = getattr(attack, flags)

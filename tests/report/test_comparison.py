@@ -1,17 +1,20 @@
 """Several evaluations side by side."""
 
 import json
+import math
 import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest, ttest_ind, ttest_rel
 
 import athe_tf
-from athe_tf.report.comparison import Cell, compare
-from athe_tf.report.pages import overlap, render_comparison
+from athe_tf.report.comparison import Cell, compare, overlap
+from athe_tf.report.pages import render_comparison
 from athe_tf.report.reading import read_evaluation
+from athe_tf.results.intervals import mcnemar, paired_interval
 from tests.page_parts import Page
 from tests.report_case import CONFIG, small_evaluation, write_evaluation
 
@@ -80,7 +83,7 @@ def test_a_setting_that_only_one_run_has_is_named_in_both_rows(tmp_path):
     found = compare(
         evaluations(tmp_path, ("a", small_evaluation(0.5), plain), ("b", small_evaluation(0.5), other))
     )
-    assert [row.label for row in found.rows] == ["trades + he (beta none)", "trades + he (beta 3)"]
+    assert [row.label for row in found.rows] == ["trades + he (beta 6)", "trades + he (beta 3)"]
 
 
 @pytest.mark.parametrize(
@@ -223,9 +226,142 @@ def test_curves_and_settings_that_differ_are_shown(tmp_path):
         )
     )
     page = Page(render_comparison(found))
-    assert page.sections() == ["accuracy", "bars", "curve", "settings", "sources"]
+    assert page.sections() == ["accuracy", "differences", "bars", "curve", "settings", "sources"]
     assert "head framework" in page.text and "scale" not in page.text
     assert not page.all("script") and all(link["href"].startswith("#") for link in page.all("a"))
+
+
+# -- pooling, the common attacks, differences ----------------------------------------------------------------
+
+
+def flagged(*robust, attacks=("pgd-20",), **changes):
+    """An evaluation with flags per image: one text of 0 and 1 for each attack."""
+    clean = changes.pop("clean", "1" * len(robust[0]))
+    data = small_evaluation(0.5, examples=len(clean), **changes)
+    (pgd,) = data["attacks"]
+    data["attacks"] = [{**pgd, "name": name, "examples": len(clean)} for name in attacks]
+    data["flags"] = {"clean": clean, **dict(zip(attacks, robust, strict=True))}
+    return data
+
+
+def test_settings_that_an_older_version_did_not_have_are_at_their_defaults(tmp_path):
+    """A run of format 1 has the options of all frameworks, and lacks settings that were added later."""
+    older = {**PGD, "beta": 6.0, "replays": 8, "llr_preset": "paper", "seed": 1}
+    newer = {**PGD, "format": 2, "options": {}, "momentum": 0.9, "skip_corrupt": False}
+    other = {**newer, "momentum": 0.8, "seed": 2}
+    del older["format"]
+    found = compare(evaluations(tmp_path, *(
+        (name, small_evaluation(0.5), config) for name, config in (("a", older), ("b", newer), ("c", other))
+    )))  # fmt: skip
+    assert [(row.label, row.seeds) for row in found.rows] == [
+        ("pgd_at (momentum 0.9)", [1, 0]), ("pgd_at (momentum 0.8)", [2])
+    ]  # fmt: skip
+
+
+def test_renamed_options_of_format_1_are_those_of_today(tmp_path):
+    older = {**PGD, "framework": "llr", "llr_variant": "pre", "beta": 6.0}
+    del older["format"]
+    (found,) = evaluations(tmp_path, ("a", small_evaluation(0.5), older))
+    assert found.config["variant"] == "pre" and not {"beta", "llr_variant"} & found.config.keys()
+
+
+def test_worst_cases_are_over_the_attacks_that_all_models_have(tmp_path):
+    one = flagged("1110", attacks=["pgd-20"])
+    two = flagged("1101", "0001", attacks=["pgd-20", "adaptive-pgd-20"], worst_case_accuracy=0.25)
+    found = compare(evaluations(tmp_path, ("a", one, PGD), ("b", two, TRADES)))
+    assert found.warnings == ()
+    assert [row.cell("worst case").values for row in found.rows] == [(0.5,), (0.75,)]  # the first is stored
+    assert "pgd-20. Left out: adaptive-pgd-20" in found.notes[0] and found.notes[0] in str(found).replace(
+        "\n  ", " "
+    )
+
+
+def test_an_attack_with_other_settings_is_no_common_attack(tmp_path):
+    one, two = (flagged("1110", "1111", attacks=["pgd-20", "fgsm"]) for _ in range(2))
+    two["attacks"][0]["settings"] = {**two["attacks"][0]["settings"], "steps": 7}
+    found = compare(evaluations(tmp_path, ("a", one, PGD), ("b", two, TRADES)))
+    assert [row.cell("worst case").mean for row in found.rows] == [1.0, 1.0]
+    assert "fgsm. Left out: pgd-20." in found.notes[0]
+
+
+def test_two_models_are_compared_image_by_image(tmp_path):
+    """Of 40 images, 2 are newly broken and 9 newly robust."""
+    before, after = "00" + "1" * 11 + "0" * 27, "00" + "00" + "1" * 18 + "0" * 18
+    found = compare(evaluations(tmp_path, ("a", flagged(before), PGD), ("b", flagged(after), TRADES)))
+    (one,) = found.differences
+    assert (one.row, one.reference) == ("trades + he", "pgd_at")
+    assert one.broken == (2, 3) and one.rescued == tuple(range(13, 22))
+    assert one.p_value == pytest.approx(binomtest(2, 11).pvalue)
+    # By hand: (9.5 - 2.5) / 42, and 1.96 times sqrt(((9.5 + 2.5) / 42 - (7 / 42)^2) / 42).
+    assert one.interval == pytest.approx((0.01307, 0.32026), abs=1e-5) and one.is_clear
+    page = Page(render_comparison(found)).text
+    assert "2: 2, 3" in page and "9: 13, 14, 15, 16, 17, 18, 19, 20, …" in page
+
+
+def test_several_seeds_are_compared_by_a_paired_t(tmp_path):
+    first, second = [0.50, 0.52, 0.55], [0.53, 0.56, 0.57]
+    runs = [*seeds("a", PGD, first), *reversed(seeds("b", TRADES, second))]
+    (one,) = compare(evaluations(tmp_path, *runs)).differences
+    expected = ttest_rel(second, first).confidence_interval(0.95)
+    assert one.value == pytest.approx(0.03) and one.interval == pytest.approx(tuple(expected))
+    assert one.test == "paired t over 3 seeds" and one.is_clear
+
+
+def test_other_seeds_are_compared_by_welchs_t(tmp_path):
+    first, second = [0.50, 0.52, 0.55], [0.53, 0.60]
+    (one,) = compare(evaluations(tmp_path, *seeds("a", PGD, first), *seeds("b", TRADES, second))).differences
+    expected = ttest_ind(second, first, equal_var=False).confidence_interval(0.95)
+    assert one.interval == pytest.approx(tuple(expected)) and one.test.startswith("Welch's t, 3 and 2")
+
+
+def test_an_image_changes_sides_only_if_it_does_so_in_every_seed(tmp_path):
+    runs = [("a", ["1100", "1101"], PGD), ("b", ["0011", "0110"], TRADES)]
+    described = [
+        (f"{name}{seed}", flagged(flags), {**config, "seed": seed})
+        for name, several, config in runs
+        for seed, flags in enumerate(several)
+    ]
+    (one,) = compare(evaluations(tmp_path, *described)).differences
+    assert (one.broken, one.rescued) == ((0,), (2,)) and one.p_value is None
+
+
+def test_one_seed_against_several_is_not_tested(tmp_path):
+    runs = [*seeds("a", PGD, [0.5, 0.52]), ("b", small_evaluation(0.7), TRADES)]
+    (one,) = compare(evaluations(tmp_path, *runs)).differences
+    assert one.interval is None and one.value == pytest.approx(0.19) and "not tested" in str(one)
+
+
+def test_images_with_another_digest_cannot_be_compared(tmp_path):
+    one, two = (small_evaluation(0.5, images_fingerprint=f"200 images, digest {d}") for d in "ab")
+    found = compare(evaluations(tmp_path, ("a", one, PGD), ("b", two, TRADES)))
+    assert found.warnings == ("Not comparable, different images: their digests differ.",)
+    assert found.differences == []
+
+
+@pytest.mark.parametrize("lost, won", [(0, 0), (2, 9), (7, 7), (0, 5)])
+def test_mcnemars_test_is_a_binomial_test(lost, won):
+    """By hand: twice the probability of at most that many of the smaller count, at even odds."""
+    total, fewer = lost + won, min(lost, won)
+    by_hand = 2 * sum(math.comb(total, k) for k in range(fewer + 1)) / 2**total
+    assert mcnemar(lost, won) == pytest.approx(min(1.0, by_hand))
+
+
+def test_the_paired_interval_covers_the_true_difference():
+    """In 2,000 draws of 100 pairs with 5% lost and 15% won, about 95% of the intervals contain 10 points."""
+    draws = np.random.default_rng(0).multinomial(100, [0.05, 0.15, 0.8], 2000)
+    covered = [low <= 0.1 <= high for low, high in (paired_interval(a, b, 100) for a, b, _ in draws)]
+    assert 0.93 < np.mean(covered) < 0.97
+
+
+def test_no_line_is_wider_than_a_terminal(tmp_path):
+    names = [f"an-attack-of-quite-some-length-{number}(steps=40,step_size=2/255)" for number in range(12)]
+    one = flagged(*["1110"] * 12, attacks=names)
+    configs = [{**TRADES, "options": {"beta": b}, "momentum": m, "scale": s, "weight_decay": w}
+               for b, m, s, w in ((1.0, 0.8, 10.0, 1e-4), (2.0, 0.9, 15.0, 5e-4))]  # fmt: skip
+    found = compare(evaluations(tmp_path, *((n, one, c) for n, c in zip("ab", configs, strict=True))))
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) <= 160 and sum(line.startswith("accuracy in %") for line in lines) == 6
+    assert [len(row.label) for row in found.rows] == [60, 60]
 
 
 # -- the program --------------------------------------------------------------------------------------------

@@ -378,10 +378,14 @@ def test_the_config_of_something_else_is_refused(config, message, tmp_path):
         read_evaluation(tmp_path / "run")
 
 
+def as_json(value):
+    return list(value) if isinstance(value, tuple) else value
+
+
 def schema_properties(config_class) -> dict:
     """The properties in the JSON Schema of `config.json`: all settings that determine the result of a run."""
     settings = {
-        field.name: json_schema(config_class, field.name)
+        field.name: json_schema(config_class, field.name) | {"default": as_json(field.default)}
         for field in dataclasses.fields(config_class)
         if not field.metadata.get("runtime")
     }
