@@ -10,7 +10,7 @@ from .epsilon_search import EpsilonSearch
 from .estimated_gradient import NES, SPSA
 from .fab import FAB, TargetedFAB
 from .feature import FeatureAttack, FeatureNormPGD
-from .gradient import BIM, FGSM, MIM, PGD, AdaptivePGD, CWLinf, ScaleSweepPGD
+from .gradient import BIM, FGSM, MIM, PGD, AdamPGD, AdaptivePGD, CWLinf, ScaleSweepPGD
 from .gradient_attack import IterativeAttack
 from .local_linearity import LocalLinearity
 from .moving_radius import DDN, FMN
@@ -39,6 +39,7 @@ __all__ = [
     "PGD",
     "SPSA",
     "ZOO",
+    "AdamPGD",
     "AdaptivePGD",
     "Attack",
     "AttackResult",

@@ -8,13 +8,16 @@ size of steps, the loss, and whether the gradient is averaged over time.
 import tensorflow as tf
 
 from athe_tf.attacks import losses
+from athe_tf.attacks.engine.gradients import adam_direction, adam_memory
 from athe_tf.attacks.gradient_attack import IterativeAttack
 from athe_tf.attacks.registry import AttackOptions
 from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_option
 
+# That of the released code of Gowal et al.
+ADAM_EPSILON = 1e-8
 SCALES = (1.0, 5.0, 10.0, 15.0, 30.0)
 
 
@@ -35,7 +38,7 @@ class PGD(IterativeAttack):
         step_size: Length of a step in the norm. Defaults to `epsilon / 4`.
         start: `"uniform"` in the ball, `"gaussian"` (0.001 N(0, I), as TRADES starts) or `"zero"`. By default
             `"uniform"`, or what the training framework prefers that uses the attack.
-        loss: `"ce"` (default), `"margin"`, `"dlr"`, `"kl"`, `"he"`, or a function of
+        loss: `"ce"` (default), `"margin"`, `"dlr"`, `"kl"`, `"mse"`, `"he"`, or a function of
             `(logits, labels, reference)` that returns one value per example.
         logit_scale: The scale of the logits that the loss sees: `"model"` (default) leaves them unchanged; a
             number replaces the scale of a hypersphere head. 1 is the paper's text: a weak attack.
@@ -84,25 +87,6 @@ class PGD(IterativeAttack):
         check_option(AttackOptions, "start", start)
         self.step_size = self.threat.epsilon / self.epsilon_per_step if step_size is None else step_size
         self.start, self.margin = start, margin
-
-    def replace(self, **changes) -> "PGD":
-        """A copy of this attack with other arguments.
-
-        Example:
-
-        >>> PGD(epsilon=0.1, steps=5).replace(restarts=2)
-        PGD(epsilon=0.1, steps=5, restarts=2)
-        """
-        try:
-            other = type(self)(**self._given | changes)
-        except TypeError as error:
-            raise InputError(f"The attack '{self.name}' cannot be changed like this: {error}.") from error
-        other.name = self.name
-        return other
-
-    def with_loss(self, loss, **changes) -> "PGD":
-        """A copy of this attack that climbs another loss."""
-        return self.replace(loss=loss, **changes)
 
     @property
     def chosen_start(self) -> str | None:
@@ -206,6 +190,32 @@ class MIM(BIM):
         length = tf.reduce_sum(tf.abs(gradient), axis=[1, 2, 3], keepdims=True)
         velocity = self.decay * memory[0] + gradient / tf.maximum(length, 1e-12)
         return self.threat.ascent(velocity), [velocity]
+
+
+class AdamPGD(PGD):
+    """PGD by Adam, as Gowal et al. (2020) train: the last half of the steps has a tenth of the rate.
+
+    Example:
+
+    >>> AdamPGD(epsilon=8 / 255).steps
+    10
+
+    Args:
+        **kwargs: Those of `PGD`. `steps` defaults to 10, and `step_size`, the rate, to 0.1.
+    """
+
+    name = "pgd-adam"
+    default_steps = 10
+
+    def __init__(self, epsilon, norm="linf", *, step_size=0.1, **kwargs):
+        super().__init__(epsilon, norm, step_size=step_size, **kwargs)
+
+    def initial_memory(self, x):
+        return adam_memory(x)
+
+    def direction(self, gradient, memory):
+        direction, memory = adam_direction(gradient, memory, ADAM_EPSILON)
+        return tf.where(memory[-1] > self.steps // 2, 0.1, 1.0) * direction, memory
 
 
 class CWLinf(PGD):

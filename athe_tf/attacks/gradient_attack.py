@@ -1,7 +1,7 @@
 """What the attacks share that climb a loss of the logits, and those among them that repeat one step."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
@@ -15,7 +15,7 @@ from athe_tf.attacks.registry import AttackOptions
 from athe_tf.models.victim import Victim
 from athe_tf.utils import rng
 from athe_tf.utils.choices import check_logit_scale
-from athe_tf.utils.errors import check_choice
+from athe_tf.utils.errors import InputError, check_choice
 from athe_tf.utils.options import check_option
 from athe_tf.utils.where import where_rows
 
@@ -42,20 +42,39 @@ class GradientAttack(Attack):
         self.loss_function = losses.get(loss) if isinstance(loss, str) else loss
         self.logit_scale, self.restarts = logit_scale, int(restarts)
 
+    def replace(self, **changes) -> Self:
+        """A copy of this attack with other arguments.
+
+        Example:
+
+        >>> PGD(epsilon=0.1, steps=5).replace(restarts=2)
+        PGD(epsilon=0.1, steps=5, restarts=2)
+        """
+        try:
+            other = type(self)(**self._given | changes)
+        except TypeError as error:
+            raise InputError(f"The attack '{self.name}' cannot be changed like this: {error}.") from error
+        other.name = self.name
+        return other
+
+    def with_loss(self, loss, **changes) -> Self:
+        """A copy of this attack that climbs another loss."""
+        return self.replace(loss=loss, **changes)
+
     def check_victim(self, victim: Victim) -> None:
         if isinstance(self.loss, str):
             losses.check_classes(self.loss, victim.num_classes)
 
-    #: Passes of `clean_inputs`, forward and backward; `None`: one forward pass for KL.
+    #: Passes of `clean_inputs`, forward and backward; `None`: one forward pass for losses with a reference.
     clean_passes: tuple[int, int] | None = None
 
     def passes_before(self) -> tuple[int, int]:
         """The passes of `clean_inputs`."""
-        return (int(self.loss == "kl"), 0) if self.clean_passes is None else self.clean_passes
+        return (int(self.loss in losses.REFERENCED), 0) if self.clean_passes is None else self.clean_passes
 
     def clean_inputs(self, victim: Victim, x, y) -> list:
         """What the loss compares with, computed once per batch: the clean logits for KL."""
-        return [self.loss_logits(victim, x)[0]] if self.loss == "kl" else []
+        return [self.loss_logits(victim, x)[0]] if self.loss in losses.REFERENCED else []
 
     def round_inputs(self, victim: Victim, inputs: list, y, ids, seed, round_index) -> list:
         """What the loss compares with in one round, made from `clean_inputs` without a query."""

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from athe_tf.attacks.engine.gradients import Adam, inner_product, input_gradient
+from athe_tf.attacks.engine.gradients import adam_direction, adam_memory, inner_product, input_gradient
 from athe_tf.attacks.gradient import PGD
 from athe_tf.utils.errors import InputError, check_choice
 
@@ -86,12 +86,9 @@ class LocalLinearity(PGD):
         return evaluate
 
     def initial_memory(self, x):
-        return [tf.zeros_like(x), tf.zeros_like(x), tf.zeros([], x.dtype)] if self.rule == "adam" else []
+        return adam_memory(x) if self.rule == "adam" else []
 
     def direction(self, gradient, memory):
         if self.rule == "sign":
             return super().direction(gradient, memory)
-        mean, square, updates = memory
-        adam, updates = Adam(mean, square).updated(gradient), updates + 1.0
-        unbiased, root = adam.unbiased(updates, ADAM_EPSILON)
-        return unbiased / root, [*adam, updates]
+        return adam_direction(gradient, memory, ADAM_EPSILON)

@@ -1,7 +1,7 @@
 """What an attack maximizes: small functions from logits to one value per example.
 
 Every loss takes `(logits, labels)`, and those that compare with something take it as `reference`:
-the clean logits for `kl`. A targeted attack maximizes the negative of a loss toward the target.
+the clean logits for `kl` and `mse`. A targeted attack maximizes the negative of a loss toward the target.
 """
 
 import tensorflow as tf
@@ -66,6 +66,16 @@ def kl(logits, labels, reference):
     return kl_divergence(tf.stop_gradient(reference), logits)
 
 
+def squared_distance(reference, logits):
+    """The squared Euclidean distance of two predictions as probabilities: SCORE's divergence."""
+    return tf.reduce_sum(tf.math.squared_difference(tf.nn.softmax(logits), tf.nn.softmax(reference)), axis=-1)
+
+
+def mse(logits, labels, reference):
+    """`squared_distance` from the clean prediction, the inner objective of SCORE."""
+    return squared_distance(tf.stop_gradient(reference), logits)
+
+
 def he(logits, labels, reference=None, shift=0.0):
     """The hypersphere-embedding training loss (Eq. 6) as an attack; `shift` is scale times margin."""
     return crossentropy_of_classes(labels, logits, shift)
@@ -77,7 +87,9 @@ def feature(features, labels, targets):
     return tf.reduce_sum(a * b, axis=-1)
 
 
-LOSSES = {"ce": ce, "margin": margin, "dlr": dlr, "kl": kl, "he": he}
+LOSSES = {"ce": ce, "margin": margin, "dlr": dlr, "kl": kl, "mse": mse, "he": he}
+#: Those that compare with the clean logits.
+REFERENCED = ("kl", "mse")
 
 
 def get(name: str):

@@ -27,6 +27,7 @@ ATTACKS = Registry(
     __package__,
     {
         "fgsm": "gradient:FGSM", "bim": "gradient:BIM", "pgd": "gradient:PGD", "mim": "gradient:MIM",
+        "pgd-adam": "gradient:AdamPGD",
         "cw-linf": "gradient:CWLinf", "adaptive-pgd": "gradient:AdaptivePGD",
         "fn-pgd": "feature:FeatureNormPGD", "pgd-scale-sweep": "gradient:ScaleSweepPGD",
         "multitargeted": "targets:MultiTargeted", "feature": "feature:FeatureAttack",
@@ -119,6 +120,10 @@ class AttackOptions:
 
     norm: str = option("linf", "Norm of the threat model.", choices=NORMS)
     epsilon: float = option(8 / 255, "Radius of the threat model in pixels of [0, 1], for example 8/255.")
+    attack: str = option("pgd", "The training attack.", choices=("pgd", "pgd-adam", "apgd-ce"))
+    step_size_warmup: float = option(
+        0.0, "Epochs in which the step size rises, once per epoch, from 0.", ge=0
+    )
     step_size: float | None = option(None, "Length of a step, for epsilon. [the framework's]", gt=0)
     steps: int | None = option(None, "Attack steps. [the framework's: 10, or 1]", ge=0)
     start: str | None = option(None, "Start of the attack. [the framework's]", choices=STARTS)

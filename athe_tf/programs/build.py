@@ -18,7 +18,7 @@ from athe_tf.training.averaging import EMA, SWA, WeightAverage
 from athe_tf.training.awp import AWP
 from athe_tf.training.optimizers import TorchSGD
 from athe_tf.training.options import NO_DECAY, SharedOptions, parse_optimizer
-from athe_tf.training.schedules import EpsilonSchedule, make_schedule
+from athe_tf.training.schedules import EpsilonSchedule, Linear, PerEpoch, make_schedule
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import values_of
 
@@ -92,9 +92,14 @@ def make_attack(config: TrainConfig):
     """The training attack, or `None` if the framework has no use for one."""
     if not config.framework_options.has_epsilon:
         return None
-    settings = picked(config, "epsilon", "norm", "start", "restarts")
-    settings |= {"steps": config.attack_steps, "step_size": config.attack_step_size}
-    return attacks.PGD(**settings, logit_scale=config.attack_scale)
+    settings = picked(config, "epsilon", "norm", "restarts") | {"steps": config.attack_steps}
+    if config.attack == "pgd":
+        settings["step_size"] = config.attack_step_size
+    elif config.step_size is not None:
+        settings["step_size"] = config.step_size
+    if config.start is not None:
+        settings["start"] = config.start
+    return attacks.get(config.attack, **settings, logit_scale=config.attack_scale)
 
 
 def make_validation_attack(config: TrainConfig):
@@ -149,6 +154,12 @@ def make_epsilon_schedule(config: TrainConfig, updates_per_epoch: int) -> Epsilo
     )
 
 
+def make_step_schedule(config: TrainConfig, updates_per_epoch: int) -> PerEpoch | None:
+    """The factor of the step size of the training attack, or `None` if that is constant."""
+    rise = config.step_size_warmup
+    return PerEpoch(Linear(1.0, rise), updates_per_epoch) if rise else None
+
+
 def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
     check_precision(config)
@@ -159,6 +170,8 @@ def make_trainer(config: TrainConfig, splits):
     options = config.framework_options
     updates = splits.train.steps_per_epoch(config.batch_size) * options.updates_per_step
     arguments: dict = {"batch_size": config.batch_size} if options.takes_batch_size else {}
+    if options.takes_updates:
+        arguments["updates"] = updates * config.epochs
     if config.awp_gamma:
         arguments["weight_perturbation"] = AWP(config.awp_gamma, round(config.awp_start * updates))
     trainer = training.get(config.framework)(
@@ -168,6 +181,7 @@ def make_trainer(config: TrainConfig, splits):
         validation_attack=make_validation_attack(config),
         average=make_average(config, splits, updates),
         epsilon_schedule=make_epsilon_schedule(config, updates),
+        step_schedule=make_step_schedule(config, updates),
         **picked(config, "margin_form", "seed"),
         **arguments,
         **values_of(SharedOptions, config),

@@ -20,7 +20,9 @@ from athe_tf.utils.options import check_options, option
 from athe_tf.utils.registry import unknown_name
 
 #: Settings that count epochs; they keep their place in a shorter run.
-_IN_EPOCHS = ("epsilon_warmup", "epsilon_delay", "awp_start", "swa_start")
+_IN_EPOCHS = (
+    "epsilon_warmup", "epsilon_delay", "awp_start", "swa_start", "ema_start", "lr_warmup", "step_size_warmup",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

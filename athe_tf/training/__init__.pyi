@@ -10,6 +10,7 @@ from .fast_at import FastAT as FastAT
 from .fast_at import GradAlign as GradAlign
 from .fast_at import gradalign_weight as gradalign_weight
 from .free_at import FreeAT as FreeAT
+from .liet import LIET as LIET
 from .llr import CURE as CURE
 from .llr import LLR as LLR
 from .mart import MART as MART

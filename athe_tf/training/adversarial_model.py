@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from athe_tf.attacks.engine.attack import Attack
-from athe_tf.attacks.gradient import PGD
+from athe_tf.attacks.gradient import PGD, AdamPGD
 from athe_tf.layers.batch_norm import copied_statistics
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
@@ -127,6 +127,8 @@ class AdversarialModel(ModelWithStepLogs):
         weight_perturbation: `AWP`: take the gradient at perturbed weights.
         epsilon_schedule: From the number of updates so far to the epsilon of the training attack, such as an
             `EpsilonSchedule`. Defaults to `None`: the attack's own.
+        step_schedule: From the number of updates so far to a factor of the step size of the training attack.
+            Defaults to `None`: 1.
         clip_norm: Clip the gradient of the weights, over all replicas, to this norm. Defaults to `None`: no
             clipping.
         accumulate: Compute each batch in this many parts, one after another, and average their gradients: the
@@ -157,6 +159,7 @@ class AdversarialModel(ModelWithStepLogs):
         average: WeightAverage | None = None,
         weight_perturbation: AWP | None = None,
         epsilon_schedule: Callable | None = None,
+        step_schedule: Callable | None = None,
         clip_norm: float | None = SharedOptions.clip_norm,
         accumulate: int = SharedOptions.accumulate,
         bn_copy_first: bool = SharedOptions.bn_copy_first,
@@ -209,11 +212,11 @@ class AdversarialModel(ModelWithStepLogs):
             weight_perturbation.check_net(net)
         self.weight_perturbation = weight_perturbation
         check(
-            epsilon_schedule is None or isinstance(self.attack, PGD),
-            "An epsilon schedule needs an attack whose epsilon can change, such as athe_tf.attacks.PGD. "
+            (epsilon_schedule is None and step_schedule is None) or isinstance(self.attack, PGD),
+            "A schedule needs an attack whose epsilon can change, such as athe_tf.attacks.PGD. "
             f"Received: {type(self.attack).__name__}.",
         )
-        self.epsilon_schedule = epsilon_schedule
+        self.epsilon_schedule, self.step_schedule = epsilon_schedule, step_schedule
         self.clean_accuracy = keras.metrics.SparseCategoricalAccuracy(name="clean_accuracy")
         self.robust_accuracy = keras.metrics.SparseCategoricalAccuracy(name="robust_accuracy")
         self._validated_batches = keras.metrics.Sum(name="validated_batches")
@@ -247,6 +250,7 @@ class AdversarialModel(ModelWithStepLogs):
             norm=attack.norm,
             steps=attack.steps,
             restarts=attack.restarts,
+            kind="pgd-adam" if isinstance(attack, AdamPGD) else "pgd",
             # A framework that has a start of its own ignores the attack's, unless somebody chose it.
             start=attack.start if self.options.starts else chosen,
             logit_scale=attack.logit_scale,
@@ -277,11 +281,15 @@ class AdversarialModel(ModelWithStepLogs):
         raise NotImplementedError
 
     def crafting_passes(self) -> tuple[int, int]:
-        """Forward and backward passes of a PGD attack; several restarts need one more forward pass each."""
+        """Forward and backward passes of the attack; several restarts need one more forward pass each.
+
+        So does every restart of APGD.
+        """
         if not self.options.crafts:
             return 0, 0
         steps, restarts = self.attack.steps, self.attack.restarts
-        return steps * restarts + (restarts if restarts > 1 else 0), steps * restarts
+        last = 0 if isinstance(self.attack, PGD) else restarts
+        return steps * restarts + last + (restarts if restarts > 1 else 0), steps * restarts
 
     def cost(self) -> Cost:
         """Network passes per step: crafting, and the loss (twice with AWP)."""
@@ -327,8 +335,12 @@ class AdversarialModel(ModelWithStepLogs):
         return tf.cast(self.epsilon_schedule(self.optimizer.iterations), self.image_dtype)
 
     def current_attack(self):
-        """The training attack at this step: with a schedule, `attack` with another epsilon."""
-        return self.attack if self.epsilon_schedule is None else self.attack.with_epsilon(self.epsilon())
+        """The training attack at this step: with schedules, `attack` with another epsilon and step size."""
+        attack = self.attack if self.epsilon_schedule is None else self.attack.with_epsilon(self.epsilon())
+        if self.step_schedule is None:
+            return attack
+        factor = tf.cast(self.step_schedule(self.optimizer.iterations), self.image_dtype)
+        return attack.replace(step_size=factor * attack.step_size)
 
     def gradients(self, x, x_adv, y, sample_weight=None):
         """`(terms, mean loss, gradients of the weights)` for a batch; can be called again in a step."""
@@ -346,14 +358,11 @@ class AdversarialModel(ModelWithStepLogs):
                 return self._backward(x, x_adv, y, sample_weight, of_images)
 
     def _backward(self, x, x_adv, y, sample_weight=None, of_images: bool = False):
-        def backward(*part):
-            return self._backward_of_part(*part, of_images)
-
-        terms, losses, gradients, of_images = zip(
-            *self.in_parts(backward, x, x_adv, y, sample_weight), strict=True
-        )
+        backward = functools.partial(self._backward_of_part, of_images=of_images)
+        found = self.in_parts(backward, x, x_adv, y, sample_weight)
+        terms, losses, gradients, slopes = zip(*found, strict=True)
         summed = [functools.reduce(added, each) for each in zip(*gradients, strict=True)]
-        return joined(terms), sum(losses) / len(losses), summed, joined(of_images)
+        return joined(terms), sum(losses) / len(losses), summed, joined(slopes)
 
     def _backward_of_part(self, x, x_adv, y, sample_weight, of_images: bool):
         check(

@@ -170,9 +170,13 @@ class FrameworkOptions:
     has_epsilon: ClassVar[bool] = True
     #: Whether the constructor needs `batch_size`, to keep something per position of the batch.
     takes_batch_size: ClassVar[bool] = False
+    #: Whether the constructor takes `updates`, the length of the training.
+    takes_updates: ClassVar[bool] = False
     #: The default number of attack steps, and whether it must be one step from one start.
     default_steps: ClassVar[int] = 10
     one_step: ClassVar[bool] = False
+    #: Whether the framework makes the steps itself, of PGD only.
+    own_steps: ClassVar[bool] = False
     #: The default step size in units of epsilon.
     step_per_epsilon: ClassVar[float] = 1 / 4
     #: What a message says to those who want more steps.
@@ -202,11 +206,24 @@ class FrameworkOptions:
         """The default step size of the attack."""
         return self.step_per_epsilon * epsilon
 
-    def check_attack(self, *, norm: str, steps: int, restarts: int, start: str | None, logit_scale="model"):
+    def check_attack(
+        self,
+        *,
+        norm: str,
+        steps: int,
+        restarts: int,
+        start: str | None,
+        logit_scale="model",
+        kind: str = "pgd",
+    ):
         """Raises `InputError` for an attack that the framework cannot craft with, by the attack's arguments.
 
-        `start` is `None` if it was not given.
+        `start` is `None` if it was not given; `kind` is the name of the attack.
         """
+        check(
+            kind == "pgd" or not (self.own_steps or (self.one_step and kind.startswith("apgd"))),
+            f"The framework '{self.name}' makes steps of PGD. Received: attack='{kind}'. Use 'pgd_at'.",
+        )
         check(
             steps >= 1,
             f"The framework '{self.name}' needs at least one attack step. Received: steps={steps}. Use "
@@ -280,7 +297,11 @@ class TRADESOptions(FrameworkOptions):
     default_start = "gaussian"
     starts = _AWAY
     beta: float = option(6.0, "Weight of the divergence.", ge=0)
-    divergence: str = option("kl", "Divergence; ce is Table 1 of the HE paper.", choices=("kl", "ce"))
+    divergence: str = option(
+        "kl",
+        "Divergence; ce is Table 1 of the HE paper, mse SCORE, whose clean loss is squared too.",
+        choices=("kl", "ce", "mse"),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,6 +315,7 @@ class MARTOptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class FreeATOptions(FrameworkOptions):
     name = "free_at"
+    own_steps = True
     implementation = "free_at:FreeAT"
     default_steps = 1
     step_per_epsilon = 1.0
@@ -320,7 +342,7 @@ class FastATOptions(FrameworkOptions):
     implementation = "fast_at:FastAT"
     default_steps = 1
     one_step = True
-    bn_modes = ("train", "eval", "batch_no_update", "frozen_clean")
+    bn_modes: ClassVar[tuple[str, ...]] = ("train", "eval", "batch_no_update", "frozen_clean")
     guard_drop = 0.2
     step_per_epsilon = 1.25
 
@@ -328,6 +350,7 @@ class FastATOptions(FrameworkOptions):
 @dataclasses.dataclass(frozen=True)
 class NFGSMOptions(FastATOptions):
     name = "n_fgsm"
+    own_steps = True
     implementation = "fast_at:NFGSM"
     starts = ()
     step_per_epsilon = 1.0
@@ -337,14 +360,31 @@ class NFGSMOptions(FastATOptions):
 @dataclasses.dataclass(frozen=True)
 class GradAlignOptions(FastATOptions):
     name = "gradalign"
+    own_steps = True
     implementation = "fast_at:GradAlign"
     starts = ()
     alignment: float = option(0.2, "Weight of the alignment of gradients.", ge=0)
 
 
 @dataclasses.dataclass(frozen=True)
+class LIETOptions(FastATOptions):
+    name = "liet"
+    implementation = "liet:LIET"
+    starts = ()
+    own_steps = True
+    norms = ("linf",)
+    bn_modes: ClassVar[tuple[str, ...]] = ("train",)
+    step_per_epsilon = 1.0
+    takes_updates = True
+    consistency: float = option(100.0, "Final weight of the divergence between start and example.", ge=0)
+    relaxation: float = option(0.6, "Label smoothing with random shares of the wrong classes.", ge=0, lt=1)
+    refresh: int = option(20, "Updates between two sets of class directions.", ge=1)
+
+
+@dataclasses.dataclass(frozen=True)
 class LLROptions(FrameworkOptions):
     name = "llr"
+    own_steps = True
     implementation = "llr:LLR"
     starts = _AWAY
     bn_modes = ("frozen_clean",)
@@ -386,7 +426,7 @@ OPTIONS: dict[str, type[FrameworkOptions]] = {
     options.name: options
     for options in (
         StandardOptions, PGDATOptions, ALPOptions, TRADESOptions, FreeATOptions, FastATOptions, NFGSMOptions,
-        GradAlignOptions, MARTOptions, LLROptions, CUREOptions,
+        GradAlignOptions, LIETOptions, MARTOptions, LLROptions, CUREOptions,
     )
 }  # fmt: skip
 

@@ -90,7 +90,7 @@ class Linear(_Schedule):
     0.05
     """
 
-    def __init__(self, rate: float, steps: int, start_factor: float = 0.0):
+    def __init__(self, rate: float, steps: float, start_factor: float = 0.0):
         self.rate, self.steps, self.start_factor = rate, steps, start_factor
 
     def __call__(self, step):

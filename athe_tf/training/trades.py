@@ -1,10 +1,15 @@
 """TRADES: a trade-off between accuracy and the stability of predictions."""
 
-from athe_tf.attacks.gradient import PGD
+import tensorflow as tf
+
+from athe_tf.attacks.gradient_attack import GradientAttack
+from athe_tf.attacks.losses import squared_distance
 from athe_tf.losses import kl_divergence, prediction_crossentropy
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.options import TRADESOptions
 from athe_tf.utils.errors import check
+
+DIVERGENCES = {"kl": kl_divergence, "ce": prediction_crossentropy, "mse": squared_distance}
 
 
 class TRADES(AdversarialModel):
@@ -20,6 +25,9 @@ class TRADES(AdversarialModel):
     `1/lambda` in the TRADES paper. The released TRADES code computes the clean logits twice; here they are
     computed once and used twice.
 
+    With `divergence="mse"` it is SCORE (Pang et al., 2022): squared Euclidean distances of probabilities in
+    place of both terms, `||p(x) - y||^2 + beta * ||p(x*) - p(x)||^2`, and in the attack.
+
     Example:
 
     >>> attack = athe_tf.attacks.PGD(8 / 255, step_size=2 / 255, steps=10)
@@ -28,10 +36,11 @@ class TRADES(AdversarialModel):
     >>> trainer.fit(train, validation_data=validation)
 
     Args:
-        attack: A PGD attack. An attack on KL with the same settings is used for crafting, and this one for
-            validation. It starts from `0.001 N(0, I)` unless it is given a `start`; `"zero"` is refused.
+        attack: A PGD or APGD attack. One on the divergence with the same settings is used for crafting, and
+            this one for validation. PGD starts from `0.001 N(0, I)` unless it is given a `start`; `"zero"` is
+            refused.
         beta: Weight of the divergence, 1 to 10. Defaults to 6.
-        divergence: `"kl"` (default), or `"ce"` as Table 1 of the HE paper writes it.
+        divergence: `"kl"` (default), `"ce"` as Table 1 of the HE paper writes it, or `"mse"`.
         **kwargs: Those of `AdversarialModel`.
     """
 
@@ -40,18 +49,26 @@ class TRADES(AdversarialModel):
     def prepared_attack(self, attack):
         attack = super().prepared_attack(attack)
         check(
-            isinstance(attack, PGD),
-            "TRADES crafts with an attack that maximizes the KL divergence, such as PGD. "
+            isinstance(attack, GradientAttack) and "loss" in attack.settings(),
+            "TRADES crafts with an attack that maximizes the divergence, such as PGD. "
             f"Received: {type(attack).__name__}.",
         )
-        return attack.with_loss("kl")
+        return attack.with_loss("mse" if self.options.divergence == "mse" else "kl")
 
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.training_logits(x)
         adversarial = self.training_logits(x_adv)
-        distance = prediction_crossentropy if self.options.divergence == "ce" else kl_divergence
-        losses = self.crossentropy(y, clean) + self.options.beta * distance(clean, adversarial)
+        distance = DIVERGENCES[self.options.divergence]
+        own = self.squared_error if self.options.divergence == "mse" else self.crossentropy
+        losses = own(y, clean) + self.options.beta * distance(clean, adversarial)
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)
+
+    def squared_error(self, y, logits):
+        """The squared distance of a prediction, with the margin, from the label; one value per example."""
+        share, classes = self.shared.label_smoothing, logits.shape[-1]
+        target = (1.0 - share) * tf.one_hot(y, classes, dtype=logits.dtype) + share / classes
+        change = tf.nn.softmax(self.with_margin(y, logits)) - target
+        return tf.reduce_sum(tf.square(change), axis=-1)
 
     def crafting_passes(self) -> tuple[int, int]:
         forward, backward = super().crafting_passes()

@@ -188,9 +188,9 @@ def test_sample_weights_weight_the_loss_of_each_example(name):
 def test_training_can_change_pgd_and_its_variants_only():
     for attack in (attacks.PGD(0.1), attacks.FGSM(0.1), attacks.MIM(0.1)):
         training.PGDAT(tiny_net(), attack, epsilon_schedule=lambda update: 0.1)
-    with pytest.raises(InputError, match="TRADES crafts with an attack that.*Received: APGD."):
-        training.TRADES(tiny_net(), attacks.APGD(0.1))
-    with pytest.raises(InputError, match="whose epsilon can change.*Received: APGD."):
+    with pytest.raises(InputError, match="TRADES crafts with an attack that.*Received: Square."):
+        training.TRADES(tiny_net(), attacks.Square(0.1))
+    with pytest.raises(InputError, match="A schedule needs an attack whose epsilon.*Received: APGD."):
         training.PGDAT(tiny_net(), attacks.APGD(0.1), epsilon_schedule=lambda update: 0.1)
     training.PGDAT(tiny_net(), attacks.APGD(0.1))
 

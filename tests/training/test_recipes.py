@@ -207,3 +207,123 @@ def test_the_names_of_optimizers_are_those_of_keras():
 def test_settings_that_do_not_go_together_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
         TrainConfig(**settings)
+
+
+def softmax(logits):
+    shifted = np.exp(logits - logits.max(1, keepdims=True))
+    return shifted / shifted.sum(1, keepdims=True)
+
+
+def test_score_compares_probabilities_by_squares():
+    trainer = make("trades", frozen_net(), divergence="mse", beta=3.0, label_smoothing=0.2)
+    assert trainer.attack.loss == "mse"
+    x, x_adv, y = tf.constant(X[:6], tf.float64), tf.constant(X[6:12], tf.float64), tf.constant(Y[:6])
+    clean, adversarial = (np.asarray(trainer.net(images)) for images in (x, x_adv))
+    onehot = np.eye(4)[Y[:6]]
+    prediction = softmax(clean - 15 * 0.2 * onehot)
+    expected = ((prediction - (0.8 * onehot + 0.05)) ** 2).sum(1)
+    expected += 3.0 * ((softmax(clean) - softmax(adversarial)) ** 2).sum(1)
+    np.testing.assert_allclose(trainer.training_loss(x, x_adv, y).losses, expected, rtol=1e-9)
+
+
+def liet(**settings):
+    trainer = make("liet", frozen_net(), **{"relaxation": 0.0, "consistency": 10.0} | settings)
+    trainer.directions.assign(trainer.class_directions())
+    return trainer
+
+
+def test_liet_starts_from_directions_of_the_classes_and_noise():
+    trainer = liet()
+    x, y = tf.constant(0.5 + 0.2 * (X - 0.5), tf.float64), tf.constant(Y)
+    change = np.asarray(trainer.craft(x, y) - x)
+    label = 0.1 * np.asarray(trainer.directions)[Y]
+    sides = np.unique(np.round(change / np.where(label == 0, np.nan, label), 6))
+    side = max((1.0, -1.0), key=lambda s: np.isclose(change, s * label).mean())
+    share = 1 - np.isclose(change, side * label).mean()
+    # Epsilon is above 8/255 here: the noise has twice the size.
+    assert 0.1 - 0.02 < share < 0.5 + 0.02 and len(sides) > 100
+    assert 0.15 < np.abs(change).max() <= 0.2 + 1e-9
+    # A gray image of each class climbs its loss along its direction.
+    gray = tf.fill(trainer.directions.shape, tf.constant(0.5, tf.float64))
+    steps = [
+        -np.log(softmax(np.asarray(trainer.net(images)))[np.arange(4), np.arange(4)])
+        for images in (gray, gray + 1e-3 * trainer.directions)
+    ]
+    assert (steps[1] > steps[0]).all()
+
+
+def test_the_loss_of_liet_is_its_formula():
+    """Against NumPy, with the gradient by finite differences of the loss along its own sign."""
+    trainer = liet(updates=40)
+    x, y = tf.constant(X[:6], tf.float64), tf.constant(Y[:6])
+    start = trainer.craft(x, y)
+    terms = trainer.training_loss(x, start, y)
+    before, after = np.asarray(trainer.net(start)), np.asarray(terms.adversarial_logits)
+    p, q = softmax(before), softmax(after)
+    middle = np.log(0.5 * (p + q))
+    js = 0.5 * ((p * (np.log(p) - middle)).sum(1) + (q * (np.log(q) - middle)).sum(1))
+    true = np.eye(4)[Y[:6]]
+    expected = -np.log(softmax(after - 15 * 0.2 * true)[np.arange(6), Y[:6]]) + 10.0 / 40 * js
+    np.testing.assert_allclose(terms.losses, expected, rtol=1e-9)
+    lower, higher = (-np.log(s[np.arange(6), Y[:6]]) for s in (p, q))
+    assert (higher > lower).all()
+    # The shares of the wrong classes are random and add up; the true class keeps the rest.
+    logits = tf.constant(np.eye(4)[None, 1] * 50 + np.zeros((6, 1)))
+    relaxed = liet(relaxation=0.6).relaxed_crossentropy(tf.ones(6, tf.int32), logits, tf.range(6), stream=7)
+    np.testing.assert_allclose(relaxed, 50 * 0.6, rtol=1e-6)
+
+
+def test_liet_renews_its_directions_and_keeps_them_in_a_backup():
+    trainer = make("liet", tiny_net(), refresh=2)
+    seen = []
+    for _ in range(3):
+        trainer.train_on_batch(X, Y)
+        seen.append(np.array(trainer.directions))
+    np.testing.assert_array_equal(seen[0], seen[1])
+    assert (seen[1] != seen[2]).any() and np.abs(seen[0]).max() == 1
+    assert any(variable is trainer.directions for variable in trainer.variables)
+
+
+def test_the_step_size_of_the_training_attack_rises_by_epochs():
+    schedule = PerEpoch(Linear(1.0, 4), 10)
+    trainer = make("pgd_at", tiny_net(), step_schedule=schedule)
+    for update, share in ((0, 0.0), (19, 0.25), (20, 0.5), (80, 1.0)):
+        trainer.optimizer.iterations.assign(update)
+        assert float(trainer.current_attack().step_size) == pytest.approx(share * 0.08)
+    with pytest.raises(InputError, match="A schedule needs an attack whose epsilon.*Received: APGD"):
+        training.PGDAT(tiny_net(), attacks.APGD(0.1), step_schedule=schedule)
+
+
+def test_pgd_with_adam_steps_as_adam_does():
+    """Against Adam written out, on a linear model, whose gradient is known."""
+    weights = np.random.default_rng(0).normal(size=(64, 2)).astype("float32")
+    inputs = keras.Input(SHAPE)
+    layer = keras.layers.Dense(2, use_bias=False)
+    model = keras.Model(inputs, layer(keras.layers.Flatten()(inputs)))
+    layer.kernel.assign(weights)
+    x, y = 0.5 * np.ones((1, *SHAPE), "float32"), np.array([0], "int32")
+    attack = attacks.AdamPGD(0.5, steps=4, step_size=0.01, start="zero")
+    found = np.asarray(attack(model, tf.constant(x), tf.constant(y))).ravel()
+    point, mean, square = x.ravel().astype("float64"), np.zeros(64), np.zeros(64)
+    for step in range(1, 5):
+        wrong = softmax((point @ weights)[None])[0, 1]
+        gradient = wrong * (weights[:, 1] - weights[:, 0])
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        rate = 0.01 if step <= 2 else 0.001
+        point += rate * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+    np.testing.assert_allclose(found, point, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["n_fgsm", "llr"])
+def test_frameworks_that_make_their_own_steps_refuse_other_attacks(name):
+    message = f"The framework '{name}' makes steps of PGD. Received: attack='pgd-adam'. Use 'pgd_at'."
+    with pytest.raises(InputError, match=message):
+        training.get(name)(tiny_net(), attacks.AdamPGD(0.1, steps=1))
+    with pytest.raises(InputError, match=message):
+        TrainConfig(framework=name, attack="pgd-adam")
+
+
+@pytest.mark.parametrize("setting", [{"step_size": 0.1}, {"start": "zero"}, {"step_size_warmup": 2.0}])
+def test_apgd_in_training_has_no_step_size_and_no_start(setting):
+    with pytest.raises(InputError, match=f"APGD chooses.*--{next(iter(setting))}=.*out."):
+        TrainConfig(attack="apgd-ce", **setting)

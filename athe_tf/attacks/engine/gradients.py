@@ -148,3 +148,16 @@ class Adam(NamedTuple):
         """
         mean = self.mean / (1 - MEAN_DECAY**updates)
         return mean, tf.sqrt(self.square / (1 - SQUARE_DECAY**updates)) + epsilon
+
+
+def adam_memory(x) -> list:
+    """What `adam_direction` starts with: both means, and the number of updates."""
+    return [tf.zeros_like(x), tf.zeros_like(x), tf.zeros([], x.dtype)]
+
+
+def adam_direction(gradient, memory: list, epsilon: float):
+    """`(direction, memory)` of an update by Adam at rate 1."""
+    mean, square, updates = memory
+    adam, updates = Adam(mean, square).updated(gradient), updates + 1.0
+    unbiased, root = adam.unbiased(updates, epsilon)
+    return unbiased / root, [*adam, updates]

@@ -15,7 +15,7 @@ MARGIN_FORM_HEADS = {"cosine": ("he", "fn", "wn"), "angle": ("mhe",), "arc": ("h
 # Settings that a constant epsilon does not use.
 SCHEDULE_OPTIONS = ("epsilon_min", "epsilon_max", "epsilon_warmup", "epsilon_delay")
 # Settings that a framework without an attack does not use.
-ATTACK_OPTIONS = ("steps", "step_size", "start", "restarts", "logit_scale")
+ATTACK_OPTIONS = ("attack", "steps", "step_size", "step_size_warmup", "start", "restarts", "logit_scale")
 
 
 def check_settings(config) -> None:
@@ -88,7 +88,14 @@ def check_framework(config) -> None:
         "Use --framework=standard to train on clean images.",
     )
     settings = picked(config, "norm", "restarts", "start")
-    options.check_attack(**settings, steps=config.attack_steps, logit_scale=config.attack_scale)
+    settings |= {"steps": config.attack_steps, "logit_scale": config.attack_scale, "kind": config.attack}
+    options.check_attack(**settings)
+    for name in ("step_size", "step_size_warmup", "start", "epsilon_schedule"):
+        check(
+            config.attack != "apgd-ce" or not given(config, name),
+            f"APGD chooses its start and steps itself, in one ball. Received: --attack=apgd-ce "
+            f"--{name}={getattr(config, name)}. Leave --{name} out.",
+        )
 
 
 def check_optimizer(config) -> None:
@@ -102,8 +109,9 @@ def check_optimizer(config) -> None:
             f"--{name}={getattr(config, name)}. Leave --{name} out, or use --optimizer=sgd.",
         )
     falling = ("cosine", "piecewise", "multistep")
-    used_by = dict.fromkeys(("lr_end_factor", "lr_rise", "momentum_range"), ("one_cycle",))
-    used_by |= {"lr_min": falling, "lr_warmup": ("constant", *falling)}
+    used_by: dict[str, tuple[str, ...]] = {"lr_min": falling, "lr_warmup": ("constant", *falling)}
+    for name in ("lr_end_factor", "lr_rise", "momentum_range"):
+        used_by[name] = ("one_cycle",)
     if not config.lr_warmup:
         used_by["lr_start_factor"] = ("one_cycle",)
     for name, schedules in used_by.items():
