@@ -16,7 +16,7 @@ from athe_tf.layers.cosine_dense import CosineDense, LogitsOrigin, origin_of
 from athe_tf.utils.choices import MARGIN_FORMS
 from athe_tf.utils.errors import InputError, check, check_choice
 from athe_tf.utils.keras_compat import all_layers
-from athe_tf.utils.label_checks import checked_labels, checked_probabilities
+from athe_tf.utils.label_checks import checked_labels, checked_probabilities, is_soft
 
 __all__ = [
     "MarginCrossentropy",
@@ -45,24 +45,28 @@ def margin_crossentropy(labels, logits, shift: float = 0.0, label_smoothing: flo
     NaN: XLA has no assertions.
 
     Args:
-        labels: Integer labels `[N]`.
+        labels: Integer labels `[N]`, or probabilities `[N, L]`, as of mixup, whose values are not checked.
         logits: `[N, L]`.
         shift: Subtracted from the true logit: `scale * margin`, the s * m of Eq. 6. Defaults to 0.
         label_smoothing: Probability taken from the true class and distributed over all `L` classes.
             Defaults to 0.
     """
+    if is_soft(labels):
+        return crossentropy_of_classes(labels, logits, shift, label_smoothing)
     labels = checked_labels(labels, logits.shape[-1])
     return _unless_invalid(labels, logits, crossentropy_of_classes(labels, logits, shift, label_smoothing))
 
 
 def crossentropy_of_classes(labels, logits, shift: float = 0.0, label_smoothing: float = 0.0) -> Any:
     """`margin_crossentropy` of labels that were checked before: those outside of `[0, L)` have no loss."""
-    target = _one_hot(labels, logits)
+    target = as_probabilities(labels, logits)
     return _crossentropy_of_target(target, logits - shift * target, label_smoothing)
 
 
-def _one_hot(labels, logits) -> Any:
-    return ops.one_hot(labels, logits.shape[-1], dtype=keras.backend.standardize_dtype(logits.dtype))
+def as_probabilities(labels, logits) -> Any:
+    """Labels, integers or soft, as probabilities of the shape and dtype of the logits."""
+    dtype = keras.backend.standardize_dtype(logits.dtype)
+    return ops.cast(labels, dtype) if is_soft(labels) else ops.one_hot(labels, logits.shape[-1], dtype=dtype)
 
 
 def _crossentropy_of_target(target, logits, label_smoothing: float) -> Any:
@@ -281,7 +285,7 @@ class MarginCrossentropy(keras.losses.Loss):
             f"Received: the shape {y_true.shape}. Give the model one logit per class.",
         )
         labels = checked_labels(ops.reshape(y_true, ops.shape(y_pred)[:-1]), classes)
-        return _unless_invalid(labels, y_pred, self._of_target(_one_hot(labels, y_pred), y_pred))
+        return _unless_invalid(labels, y_pred, self._of_target(as_probabilities(labels, y_pred), y_pred))
 
     def _of_target(self, target, logits) -> Any:
         harder = add_margin(target, logits, self.margin, self.scale, self.form)

@@ -29,6 +29,7 @@ class GradientAttack(Attack):
     """
 
     depends_on_scale = True
+    takes_soft_labels = True
     #: The m of the loss `"he"`.
     margin = 0.0
     #: Compare rounds by their margins in training, for attacks whose losses differ from round to round.

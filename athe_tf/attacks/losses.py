@@ -1,13 +1,15 @@
 """What an attack maximizes: small functions from logits to one value per example.
 
-Every loss takes `(logits, labels)`, and those that compare with something take it as `reference`:
-the clean logits for `kl` and `mse`. A targeted attack maximizes the negative of a loss toward the target.
+Every loss takes `(logits, labels)`, in training also with soft labels `[N, L]`, and those that compare with
+something take it as `reference`: the clean logits for `kl` and `mse`. A targeted attack maximizes the
+negative of a loss toward the target.
 """
 
 import tensorflow as tf
 
-from athe_tf.losses import crossentropy_of_classes, kl_divergence
+from athe_tf.losses import as_probabilities, crossentropy_of_classes, kl_divergence
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.label_checks import is_soft, most_probable
 from athe_tf.utils.registry import unknown_name
 
 # Far below any logit, far above the float32 range in which margins would lose digits.
@@ -15,7 +17,9 @@ MASKED = -1e8
 
 
 def true_logit(logits, labels):
-    """The logit of the label of each example."""
+    """The logit of the label of each example; of soft labels the mean over the classes."""
+    if is_soft(labels):
+        return tf.reduce_sum(labels * logits, axis=-1)
     return tf.gather(logits, labels, batch_dims=1)
 
 
@@ -25,7 +29,9 @@ def best_other(logits, labels):
     The label is masked, not multiplied by zero: when every other logit is negative, as cosines often
     are, a zero in the label's place would win.
     """
-    mask = tf.one_hot(labels, tf.shape(logits)[-1], on_value=MASKED, off_value=0.0, dtype=logits.dtype)
+    mask = tf.one_hot(
+        most_probable(labels), tf.shape(logits)[-1], on_value=MASKED, off_value=0.0, dtype=logits.dtype
+    )
     return tf.reduce_max(logits + mask, axis=-1)
 
 
@@ -74,6 +80,12 @@ def squared_distance(reference, logits):
 def mse(logits, labels, reference):
     """`squared_distance` from the clean prediction, the inner objective of SCORE."""
     return squared_distance(tf.stop_gradient(reference), logits)
+
+
+def squared_error(logits, labels, reference=None):
+    """The squared Euclidean distance of a prediction from the label, both as probabilities."""
+    difference = tf.nn.softmax(logits) - as_probabilities(labels, logits)
+    return tf.reduce_sum(tf.square(difference), axis=-1)
 
 
 def he(logits, labels, reference=None, shift=0.0):

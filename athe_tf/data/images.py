@@ -6,10 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.data.mixing import Mixing, part_of
 from athe_tf.data.names import AUGMENTATIONS
+from athe_tf.data.options import AugmentationOptions
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import check_images, check_labels
+from athe_tf.utils.options import make_options
 from athe_tf.utils.rng import bits, fold
 
 #: For functions of datasets without Python control flow: looking for some to convert takes a second.
@@ -33,6 +36,7 @@ class ImageSource:
     """
 
     image_shape: tuple[int, int, int]
+    num_classes: int
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -103,7 +107,7 @@ class ImageSource:
         return len(self) // batch_size
 
     def stream(
-        self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)
+        self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1), **options
     ) -> tf.data.Dataset:
         """Shuffled, augmented batches for training.
 
@@ -128,30 +132,43 @@ class ImageSource:
             epochs: The epoch after which the stream ends, counted from the start of training. Defaults to
                 `None`: endless.
             part: `(i, n)` gives part `i` of `n` equal parts of every batch and reads no other images, for one
-                of several workers. Defaults to `(0, 1)`: whole batches.
+                of several workers, and what they are mixed with. Defaults to `(0, 1)`: whole batches.
+            **options: Those of `AugmentationOptions`, such as `cutmix=1.0`.
 
         Returns:
-            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`.
+            `tf.data.Dataset` of `(float32 images in [0, 1], int32 labels)`; if images are mixed, labels are
+            probabilities `[N, classes]`.
         """
         steps = self.steps_per_epoch(batch_size)
+        chosen = make_options(AugmentationOptions, options, "`stream`")
         augment = AUGMENTATIONS.get(augmentation)
         check_integer("start_step", start_step, 0)
         if epochs is not None:
             check_integer("epochs", epochs, 1)
         first, skipped = divmod(start_step, steps)
+        mixing = Mixing(chosen, seed, batch_size, self.num_classes, part) if chosen.mixes else None
 
         @without_autograph
         def batches_of(epoch):
             key = fold(seed, epoch)
             skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
             batches = self._shuffled(key, batch_size, skip)
-            return batches.map(
-                without_autograph(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
-            )
+            if mixing is None:
+                return batches.map(
+                    without_autograph(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
+                )
+            return batches.enumerate(epoch * steps + skip).map(lambda step, batch: wanted(key, step, batch))
+
+        @without_autograph
+        def wanted(key, step, batch):
+            rows = mixing.rows(step)
+            return key, *(tf.gather(values, rows) for values in batch)
 
         last = tf.int64.max if epochs is None else epochs
         dataset = tf.data.Dataset.range(first, max(first, last)).flat_map(batches_of)
         dataset = self._finished(dataset, augment)
+        if mixing is not None:
+            dataset = parallel_map(dataset.enumerate(start_step), lambda step, batch: mixing(step, *batch))
         total = tf.data.INFINITE_CARDINALITY if epochs is None else max(0, epochs * steps - start_step)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(total))
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
@@ -161,15 +178,6 @@ def chosen_part(size: int, count: int | None) -> np.ndarray:
     """`count` indices below `size`, chosen at random and always the same ones, in rising order."""
     # Not the first ones: folders are read class by class.
     return np.sort(np.random.RandomState(0).permutation(size)[:count])
-
-
-def part_of(batch, part: tuple[int, int]):
-    """The rows of part `part[0]` of `part[1]` equal parts."""
-    index, count = part
-    if count == 1:
-        return batch
-    size = batch.shape[0] // count
-    return batch[index * size : (index + 1) * size]
 
 
 def parallel_map(dataset: tf.data.Dataset, function: Callable) -> tf.data.Dataset:
@@ -213,14 +221,16 @@ class ImageSet(ImageSource):
     Args:
         images: `[N, H, W, C]`, uint8 or float in [0, 1].
         labels: `[N]`, non-negative integers.
+        num_classes: The length of mixed labels. Defaults to the largest label plus 1.
     """
 
-    def __init__(self, images: np.ndarray, labels: np.ndarray):
+    def __init__(self, images: np.ndarray, labels: np.ndarray, num_classes: int | None = None):
         images, labels = np.asarray(images), np.asarray(labels)
         check_images(images)
         check_labels(labels, len(images))
         self.images = images if images.dtype == np.uint8 else images.astype(np.float32, copy=False)
         self.labels = labels.astype(np.int64, copy=False)
+        self.num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
         height, width, channels = images.shape[1:]
         self.image_shape = (height, width, channels)
 
@@ -233,7 +243,7 @@ class ImageSet(ImageSource):
     def part(self, count: int) -> "ImageSet":
         """`count` images chosen at random, always the same ones, in their order."""
         chosen = chosen_part(len(self), count)
-        return ImageSet(self.images[chosen], self.labels[chosen])
+        return ImageSet(self.images[chosen], self.labels[chosen], self.num_classes)
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         return as_float(self.images[:max_examples]), self.labels[:max_examples]

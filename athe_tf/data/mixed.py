@@ -8,11 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data import npz
-from athe_tf.data.images import ImageSet, ImageSource, as_float, part_of, with_options
+from athe_tf.data.images import ImageSet, ImageSource, as_float, parallel_map, with_options
+from athe_tf.data.mixing import Mixing, part_of
 from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS, Archive
+from athe_tf.data.options import AugmentationOptions
 from athe_tf.data.splits import Splits
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.images_and_labels import SAME_CLASSES, check_classes, check_images, check_labels
+from athe_tf.utils.options import make_options
 from athe_tf.utils.rng import fold
 
 # Makes the order and the augmentations of the extra images independent of the others.
@@ -52,7 +55,7 @@ class MixedSet(ImageSource):
         self.own = own
         self.extra = extra
         self.fraction = fraction
-        self.image_shape = own.image_shape
+        self.image_shape, self.num_classes = own.image_shape, own.num_classes
 
     def __len__(self) -> int:
         return len(self.own)
@@ -73,7 +76,7 @@ class MixedSet(ImageSource):
         return f"{self.own.fingerprint()}, and {self.fraction:g} extra of {self.extra.fingerprint()}"
 
     def stream(
-        self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1)
+        self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1), **options
     ) -> tf.data.Dataset:
         """As `ImageSource.stream`, with `round(fraction * batch_size)` extra images in every batch."""
         total = None if epochs is None else max(0, epochs * self.steps_per_epoch(batch_size) - start_step)
@@ -92,11 +95,16 @@ class MixedSet(ImageSource):
         extra = self.extra.stream(few, seed=fold(seed, _EXTRA), **rest)
         order = interleaved(batch_size - few, few)
 
-        def mix(own, extra):
-            mixed = (tf.gather(tf.concat(pair, axis=0), order) for pair in zip(own, extra, strict=True))
-            return tuple(part_of(values, part) for values in mixed)
+        chosen = make_options(AugmentationOptions, options, "`stream`")
+        mixing = Mixing(chosen, seed, batch_size, self.num_classes) if chosen.mixes else None
 
-        dataset = tf.data.Dataset.zip(own, extra).map(mix, num_parallel_calls=tf.data.AUTOTUNE)
+        def join(step, batches):
+            joined = [tf.gather(tf.concat(pair, axis=0), order) for pair in zip(*batches, strict=True)]
+            if mixing is not None:
+                joined = mixing(step, *joined)
+            return tuple(part_of(values, part) for values in joined)
+
+        dataset = parallel_map(tf.data.Dataset.zip(own, extra).enumerate(start_step), join)
         return with_options(dataset if total is None else dataset.take(total))
 
 

@@ -85,7 +85,7 @@ def from_arrays(
         parts = {
             part: (resize_images(x, image_size, resize_size), labels) for part, (x, labels) in parts.items()
         }
-    sets = {part: ImageSet(images, labels) for part, (images, labels) in parts.items()}
+    sets = {part: ImageSet(images, labels, num_classes) for part, (images, labels) in parts.items()}
     statistics = statistics or channel_statistics(parts.get("train", parts["test"])[0])
     return from_sets(name, sets, num_classes, class_names, statistics)
 

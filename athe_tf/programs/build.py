@@ -204,8 +204,7 @@ def make_average(config: TrainConfig, splits, updates_per_epoch: int) -> WeightA
 def epoch_batches(config: TrainConfig, splits, epoch: int):
     """The training batches of one epoch, counted from 0."""
     start = epoch * splits.train.steps_per_epoch(config.batch_size)
-    settings = picked(config, "batch_size", "seed", "augmentation")
-    return splits.train.stream(**settings, start_step=start, epochs=epoch + 1)
+    return splits.train.stream(**config.stream_settings, start_step=start, epochs=epoch + 1)
 
 
 def start_from(trainer, path: str) -> None:

@@ -63,16 +63,17 @@ def seconds_per_step(trainer, config: TrainConfig, splits) -> tuple[float, str]:
     """Best of three steps on real images, after one that compiles."""
     full = config.batch_size
     few = min(math.lcm(FEW_IMAGES, config.accumulate), full)
-    seconds = _timed_step(trainer, splits, few)
+    seconds = _timed_step(trainer, config, splits, few)
     scaled = seconds * full / few
     if scaled > PATIENCE:
         return scaled, f"measured on {few} images and scaled to {full}"
-    return _timed_step(trainer, splits, full), f"measured on {full} images"
+    return _timed_step(trainer, config, splits, full), f"measured on {full} images"
 
 
-def _timed_step(trainer, splits, batch_size: int) -> float:
+def _timed_step(trainer, config: TrainConfig, splits, batch_size: int) -> float:
     times = []
-    for x, y in splits.train.stream(batch_size, seed=0).take(4):
+    settings = config.stream_settings | {"batch_size": batch_size}
+    for x, y in splits.train.stream(**settings).take(4):
         began = time.perf_counter()
         trainer.train_on_batch(x, y)
         times.append(time.perf_counter() - began)

@@ -15,7 +15,6 @@ from athe_tf.programs import callbacks
 from athe_tf.programs.build import epoch_batches, make_trainer, start_from
 from athe_tf.programs.conditions import changed_conditions, check_workers, conditions
 from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity
@@ -190,8 +189,8 @@ class Run:
     def _fit(self, until: int, steps: int, options: dict) -> None:
         config, progress = self.config, self.progress
         assert self.splits.train is not None
-        settings = picked(config, "batch_size", "seed", "augmentation", "epochs")
-        settings["start_step"] = progress.epoch * self._steps + progress.step
+        start = progress.epoch * self._steps + progress.step
+        settings = config.stream_settings | {"epochs": config.epochs, "start_step": start}
         stream = self.distribution.train_dataset(self.splits.train, **settings)
         self.trainer.fit(stream, initial_epoch=progress.epoch, epochs=until, steps_per_epoch=steps, **options)
 
@@ -202,8 +201,9 @@ class Run:
         kept = self.workdir.best, progress, writes, chosen_by
         found: list = [self.trainer.average] if isinstance(self.trainer.average, SWA) else []
         if config.guarded_drop:
-            # It always probes the first training batch.
-            batch = [values.numpy() for values in next(iter(epoch_batches(config, self.splits, 0)))]
+            # It always probes the first training batch, of images that are not mixed.
+            plain = dataclasses.replace(config, mixup=0.0, cutmix=0.0)
+            batch = [values.numpy() for values in next(iter(epoch_batches(plain, self.splits, 0)))]
             attack = PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4)
             guarded = config.guarded_drop, self.workdir.previous_epoch, progress, self.distribution
             found.append(callbacks.OverfittingGuard(batch, attack, *guarded))

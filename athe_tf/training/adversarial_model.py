@@ -13,7 +13,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.gradient import PGD, AdamPGD
 from athe_tf.layers.batch_norm import copied_statistics
 from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.losses import MarginCrossentropy, add_margin, margin_crossentropy
+from athe_tf.losses import MarginCrossentropy, add_margin, as_probabilities, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, check_float_input, find_head, has_softmax
 from athe_tf.models.victim import Victim, keras_victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
@@ -27,7 +27,7 @@ from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.graph_checks import checked
 from athe_tf.utils.images_and_labels import DIVIDE, IMAGE_RULE, NORMALIZE_INSIDE, TOLERANCE
 from athe_tf.utils.keras_compat import all_layers
-from athe_tf.utils.label_checks import checked_labels
+from athe_tf.utils.label_checks import checked_labels, checked_probabilities, is_soft, most_probable
 from athe_tf.utils.options import DerivedSignature, make_options
 from athe_tf.utils.tensorflow_compat import ModelWithStepLogs
 
@@ -101,6 +101,9 @@ class AdversarialModel(ModelWithStepLogs):
     mixed precision, the mode of batch normalization while crafting, random numbers that do not depend on the
     number of replicas, the metrics, and a check that stops training if the loss is not finite.
 
+    Labels are classes `[N]`, or soft: probabilities `[N, classes]`, as of MixUp and CutMix, which every loss
+    and the attack use as they are. Metrics see the most probable class.
+
     It logs `loss`, `clean_accuracy` and `robust_accuracy`: in training, the accuracies whose logits the
     framework computes anyway; in validation, both (the latter with `validation_attack`). Metrics given to
     `compile` see the clean predictions if the framework has them, else the adversarial ones; in validation,
@@ -119,7 +122,9 @@ class AdversarialModel(ModelWithStepLogs):
         margin: The m of Eq. 6, for hypersphere heads. Defaults to 0.
         margin_form: `"cosine"`, `"angle"` or `"arc"`, as in `MarginCrossentropy`. Defaults to `"angle"` for
             an angular head, else to `"cosine"`.
-        label_smoothing: In the training loss, never in the attack. Defaults to 0.
+        label_smoothing: In the training loss. Defaults to 0.
+        attack_smoothing: Label smoothing in the loss that the attack maximizes. Defaults to 0, whatever
+            `label_smoothing` is.
         bn_mode: Batch normalization while crafting, see `athe_tf/training/crafting.py`. Defaults to the
             framework's own.
         validation_attack: Measures `val_robust_accuracy`: an `Attack` or a name. Defaults to `attack`.
@@ -154,6 +159,7 @@ class AdversarialModel(ModelWithStepLogs):
         margin: float = 0.0,
         margin_form: str | None = None,
         label_smoothing: float = SharedOptions.label_smoothing,
+        attack_smoothing: float = SharedOptions.attack_smoothing,
         bn_mode: str | None = SharedOptions.bn_mode,
         validation_attack: Attack | str | None = None,
         average: WeightAverage | None = None,
@@ -169,7 +175,8 @@ class AdversarialModel(ModelWithStepLogs):
     ):
         super().__init__(name=name)
         self.options: Any = make_options(self.options_class, options, type(self).__name__)
-        self.shared = SharedOptions(label_smoothing, bn_mode, clip_norm, accumulate, bn_copy_first)
+        settings = label_smoothing, attack_smoothing, bn_mode, clip_norm, accumulate, bn_copy_first
+        self.shared = SharedOptions(*settings)
         self.net = net
         check_classifier(net)
         check_float_input(net)
@@ -203,6 +210,7 @@ class AdversarialModel(ModelWithStepLogs):
         self.validation_attack = validation or given
         check_radius_used(*radius, attack, validation_attack)
         self.options.check_bn_mode(bn_mode)
+        self.options.check_attack_smoothing(attack_smoothing)
         self.bn_mode: str = bn_mode or next(iter(self.options.bn_modes), "eval")
         check_batch_norm(self.bn_mode, net)
         self.seed, self.average = seed, average
@@ -266,8 +274,16 @@ class AdversarialModel(ModelWithStepLogs):
         if not self.options.crafts:
             return x
         with crafting_mode(self.bn_mode, self.rest, x) as training:
-            attack = self.current_attack()
+            attack, y = self.current_attack(), self.attack_labels(y)
             return attack(self.victim(training), x, y, ids=replicas.positions(x), seed=self.step_seed())
+
+    def attack_labels(self, y):
+        """The labels that `craft` uses: those of the batch, with `attack_smoothing`."""
+        share, classes = self.shared.attack_smoothing, self.net.output_shape[-1]
+        if not share:
+            return y
+        soft = tf.cast(y, self.image_dtype) if is_soft(y) else tf.one_hot(y, classes, dtype=self.image_dtype)
+        return (1.0 - share) * soft + share / classes
 
     def training_loss(self, x, x_adv, y) -> Terms:
         """The loss of every example, computed from `training_logits`."""
@@ -310,8 +326,7 @@ class AdversarialModel(ModelWithStepLogs):
     def with_margin(self, y, logits):
         """The logits with this framework's margin, as `crossentropy` uses them."""
         form = "cosine" if self._margin_loss is None else self._margin_loss.form
-        target = tf.one_hot(y, logits.shape[-1], dtype=logits.dtype)
-        return add_margin(target, logits, self.margin, self.scale, form)
+        return add_margin(as_probabilities(y, logits), logits, self.margin, self.scale, form)
 
     @property
     def shipped(self) -> keras.Model:
@@ -432,7 +447,7 @@ class AdversarialModel(ModelWithStepLogs):
     def log_step(self, x, y, terms: Terms, loss, sample_weight=None) -> dict:
         """Updates the metrics of a training step and returns the logs."""
         self.loss_tracker.update_state(loss, sample_weight=tf.shape(x)[0])
-        logged = ["loss"]
+        logged, y = ["loss"], most_probable(y)
         for tracker, logits in (
             (self.clean_accuracy, terms.clean_logits),
             (self.robust_accuracy, terms.adversarial_logits),
@@ -497,14 +512,20 @@ class AdversarialModel(ModelWithStepLogs):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if y is None:
             return data
-        if is_column(tf.convert_to_tensor(y)):  # else one-hot
+        y = tf.convert_to_tensor(y)
+        if is_column(y):
             y = checked_labels(y, self.net.output_shape[-1])
+        elif is_soft(y):
+            y = checked_probabilities(tf.cast(y, self.image_dtype))
         if sample_weight is not None:
             sample_weight = checked_weights(sample_weight, tf.shape(x)[0])
         return keras.utils.pack_x_y_sample_weight(checked_images(x), y, sample_weight)
 
     def unpack(self, data):
-        """`(images, int32 labels [N], sample weights or None)` from what Keras passes to a step."""
+        """`(images, labels, sample weights or None)` from what Keras passes to a step.
+
+        Labels are int32 `[N]`, or floats `[N, classes]`.
+        """
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if y is None:
             raise InputError("Adversarial training needs labels: fit on (images, labels).")
@@ -513,12 +534,16 @@ class AdversarialModel(ModelWithStepLogs):
             x.dtype.is_floating,
             f"Expected images as floats in [0, 1]. Received: {x.dtype.name}. Divide them by 255.",
         )
+        classes = self.net.output_shape[-1]
         check(
-            is_column(y),
-            f"Expected labels as integers of shape [batch]. Received: the shape {y.shape}. Take the "
-            "argmax of one-hot labels.",
+            is_column(y) or (is_soft(y) and y.shape[-1] == classes),
+            f"Expected labels as integers of shape [batch], or as probabilities of shape [batch, {classes}]. "
+            f"Received: the shape {y.shape}. Give the model one logit per class.",
         )
-        y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
+        if is_column(y):
+            y = tf.cast(tf.reshape(y, [tf.shape(x)[0]]), tf.int32)
+        else:
+            y = tf.cast(y, self.image_dtype)
         if sample_weight is not None:
             sample_weight = tf.cast(sample_weight, self.image_dtype)
             sample_weight = tf.reshape(sample_weight, [tf.shape(x)[0]])
@@ -543,6 +568,7 @@ class AdversarialModel(ModelWithStepLogs):
         logits = net(x, training=False)
         # Per image: the last batch may be smaller on one replica, or padded with images of weight zero.
         self.loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, x.dtype)), sample_weight)
+        y = most_probable(y)
         self.clean_accuracy.update_state(y, logits, sample_weight)
         logged = ["loss", "clean_accuracy"]
         if self.validation_attack is not None:

@@ -63,7 +63,8 @@ class NFGSM(FastAT):
         noise = attack.threat.uniform_start(x, replicas.positions(x), self.step_seed())
         start = tf.clip_by_value(x + self.options.noise * noise, 0.0, 1.0)
         with crafting_mode(self.bn_mode, self.rest, x) as training:
-            _, gradient, bad = gradient_of(attack.objective(self.victim(training), y, []), start)
+            objective = attack.objective(self.victim(training), self.attack_labels(y), [])
+            _, gradient, bad = gradient_of(objective, start)
         gradient_health.report(gradient_health.flags_of(bad))
         return tf.clip_by_value(start + attack.step_size * attack.threat.ascent(gradient), 0.0, 1.0)
 
@@ -94,7 +95,8 @@ class GradAlign(FastAT):
         """Adversarial examples, with the gradient at the clean images."""
         attack = self.current_attack()
         with crafting_mode(self.bn_mode, self.rest, x) as training:
-            _, gradient, bad = gradient_of(attack.objective(self.victim(training), y, []), x)
+            objective = attack.objective(self.victim(training), self.attack_labels(y), [])
+            _, gradient, bad = gradient_of(objective, x)
         gradient_health.report(gradient_health.flags_of(bad))
         moved = x + attack.step_size * attack.threat.ascent(gradient)
         return Aligned(attack.threat.project(x, moved), gradient)
@@ -109,7 +111,7 @@ class GradAlign(FastAT):
         """Cosine of the gradients at the image and at a random point near it; 1 if one of them is zero."""
         attack = self.current_attack()
         noise = attack.threat.uniform_start(x, replicas.positions(x), rng.fold(self.step_seed(), 1))
-        objective = attack.objective(self.victim(training=True), y, [])
+        objective = attack.objective(self.victim(training=True), self.attack_labels(y), [])
         _, other = input_gradient(lambda images: objective(images)[0], x + tf.cast(noise, x.dtype))
         return cosine(gradient, other)
 

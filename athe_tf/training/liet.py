@@ -4,10 +4,12 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine import gradient_health
 from athe_tf.attacks.engine.gradients import finite_gradient, input_gradient
+from athe_tf.losses import as_probabilities
 from athe_tf.training.adversarial_model import Cost, Terms, full_precision
 from athe_tf.training.options import LIETOptions
 from athe_tf.training.pgd_at import PGDAT
 from athe_tf.utils import replicas, rng
+from athe_tf.utils.label_checks import most_probable
 
 # The share of the entries of a start that are random, drawn once per batch.
 LOWEST_SHARE, HIGHEST_SHARE = 0.1, 0.5
@@ -87,7 +89,7 @@ class LIET(PGDAT):
         epsilon = tf.ones([], x.dtype) * self.epsilon()
         reach = tf.where(epsilon > PROJECTED_UP_TO, 2 * epsilon, epsilon)
         noise = reach * rng.uniform(seed, ids, x.shape[1:], stream=5, dtype=x.dtype)
-        label = epsilon * tf.gather(tf.convert_to_tensor(self.directions), y)
+        label = epsilon * tf.gather(tf.convert_to_tensor(self.directions), most_probable(y))
         return tf.clip_by_value(x + side * tf.where(is_noise, noise, label), 0.0, 1.0)
 
     def training_loss(self, x, x_adv, y) -> Terms:
@@ -112,9 +114,9 @@ class LIET(PGDAT):
 
     def relaxed_crossentropy(self, y, logits, ids, stream: int):
         """Cross-entropy whose label smoothing goes to the wrong classes in random shares."""
-        true = tf.one_hot(y, logits.shape[-1], dtype=logits.dtype)
+        true, right = as_probabilities(y, logits), as_probabilities(most_probable(y), logits)
         drawn = rng.uniform(self.step_seed(), ids, true.shape[1:], 0.0, 1.0, stream, logits.dtype)
-        drawn = tf.where(true > 0, tf.zeros_like(drawn), drawn)
+        drawn = tf.where(right > 0, tf.zeros_like(drawn), drawn)
         share = self.options.relaxation
         target = (1 - share) * true + share * drawn / tf.reduce_sum(drawn, axis=1, keepdims=True)
         return -tf.reduce_sum(target * tf.nn.log_softmax(logits), axis=1)

@@ -21,7 +21,8 @@ class MART(AdversarialModel):
 
     Gradients flow through all terms, including the weight `1 - p_y(x)`. With HE, the margin of Eq. 6 is part
     of the first two terms, which classify, and not of the last. The attack maximizes the cross-entropy, from
-    the same Gaussian start as TRADES unless it is given a `start`.
+    the same Gaussian start as TRADES unless it is given a `start`. With soft labels, p_y is the mean of p
+    over the label, and y in `k != y` its most probable class.
 
     The published accuracy under PGD is far above that under AutoAttack (65.0 and 56.3% with extra data):
     evaluate it with strong attacks.
@@ -42,7 +43,7 @@ class MART(AdversarialModel):
         adversarial = self.training_logits(x_adv)
         losses = self.crossentropy(y, adversarial) + self.runner_up_loss(y, adversarial)
         stability = kl_divergence(clean, adversarial)
-        wrong = WEIGHT_OFFSET - tf.exp(true_logit(tf.nn.log_softmax(clean), y))
+        wrong = WEIGHT_OFFSET - true_logit(tf.exp(tf.nn.log_softmax(clean)), y)
         losses += self.options.beta * stability * tf.cast(wrong, stability.dtype)
         return Terms(losses, clean_logits=clean, adversarial_logits=adversarial)
 

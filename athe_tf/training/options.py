@@ -35,7 +35,8 @@ OPTIMIZERS = (
 class SharedOptions:
     """Options of the training step that every framework has."""
 
-    label_smoothing: float = option(0.0, "In the training loss, never in the attack.", ge=0, lt=1)
+    label_smoothing: float = option(0.0, "Label smoothing in the training loss.", ge=0, lt=1)
+    attack_smoothing: float = option(0.0, "Label smoothing in the loss of the attack.", ge=0, lt=1)
     bn_mode: str | None = option(None, "Batch normalization while crafting.", choices=BN_MODES)
     clip_norm: float | None = option(None, "Clip the gradient of the weights to this norm. [never]", gt=0)
     accumulate: int = option(1, "Parts of a batch that are computed one after another, to save memory.", ge=1)
@@ -202,6 +203,11 @@ class FrameworkOptions:
         """Weight updates per step; learning-rate schedules count updates."""
         return 1
 
+    @property
+    def attack_has_labels(self) -> bool:
+        """Whether the attack maximizes a loss of the labels that is not the training loss itself."""
+        return self.crafts
+
     def step_size(self, epsilon: float) -> float:
         """The default step size of the attack."""
         return self.step_per_epsilon * epsilon
@@ -249,6 +255,14 @@ class FrameworkOptions:
             self.free_scale or logit_scale == "model",
             f"The framework '{self.name}' attacks with the training loss itself. Received: "
             f"logit_scale={logit_scale}. Leave it out.",
+        )
+
+    def check_attack_smoothing(self, smoothing: float) -> None:
+        """Raises `InputError` for label smoothing in an attack whose loss has no labels of its own."""
+        check(
+            not smoothing or self.attack_has_labels,
+            f"The framework '{self.name}' has no attack with a loss of its own on labels. Received: "
+            f"attack_smoothing={smoothing:g}. Leave it out.",
         )
 
     def check_bn_mode(self, mode: str | None) -> None:
@@ -302,6 +316,15 @@ class TRADESOptions(FrameworkOptions):
         "Divergence; ce is Table 1 of the HE paper, mse SCORE, whose clean loss is squared too.",
         choices=("kl", "ce", "mse"),
     )
+    attack_from: str = option(
+        "prediction",
+        "What the attack moves away from: the clean prediction, or, as published with CutMix, the label.",
+        choices=("prediction", "label"),
+    )
+
+    @property
+    def attack_has_labels(self) -> bool:
+        return self.attack_from == "label"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -325,6 +348,7 @@ class FreeATOptions(FrameworkOptions):
     free_scale = False
     bn_modes = ("train",)
     takes_batch_size = True
+    attack_has_labels = False
     more_steps = "Use `replays` for more."
     replays: int = option(8, "Updates per batch; an epoch is one pass over the images.", ge=1)
     noise_in_box: bool = option(
@@ -372,6 +396,7 @@ class LIETOptions(FastATOptions):
     implementation = "liet:LIET"
     starts = ()
     own_steps = True
+    attack_has_labels = False
     norms = ("linf",)
     bn_modes: ClassVar[tuple[str, ...]] = ("train",)
     step_per_epsilon = 1.0
@@ -387,6 +412,7 @@ class LLROptions(FrameworkOptions):
     own_steps = True
     implementation = "llr:LLR"
     starts = _AWAY
+    attack_has_labels = False
     bn_modes = ("frozen_clean",)
     #: Weights of third-party code with a search by sign steps, and the values of the released code.
     presets: ClassVar[Mapping[str, dict[str, Any]]] = {

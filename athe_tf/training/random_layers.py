@@ -90,7 +90,8 @@ def check_random_layers(net: keras.Model, front: list) -> None:
     check(
         not mixing,
         f"The layer '{''.join(mixing[:1])}' mixes images and would have to mix their labels, which a layer "
-        f"inside a model cannot. Received: it in the model '{net.name}'. Remove it from the model.",
+        f"inside a model cannot. Received: it in the model '{net.name}'. Take it out of the model, and mix "
+        "with --mixup or --cutmix, in Python with train.stream(batch_size, seed=0, cutmix=1.0).",
     )
     applied = {id(each) for layer in front for each in random_layers(layer)}
     elsewhere = [f"'{layer.name}'" for layer in found if id(layer) not in applied]

@@ -1,10 +1,8 @@
 """TRADES: a trade-off between accuracy and the stability of predictions."""
 
-import tensorflow as tf
-
 from athe_tf.attacks.gradient_attack import GradientAttack
-from athe_tf.attacks.losses import squared_distance
-from athe_tf.losses import kl_divergence, prediction_crossentropy
+from athe_tf.attacks.losses import REFERENCED, squared_distance, squared_error
+from athe_tf.losses import as_probabilities, kl_divergence, prediction_crossentropy
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms
 from athe_tf.training.options import TRADESOptions
 from athe_tf.utils.errors import check
@@ -35,12 +33,16 @@ class TRADES(AdversarialModel):
     >>> trainer.compile(optimizer=athe_tf.training.TorchSGD(0.1))
     >>> trainer.fit(train, validation_data=validation)
 
+    With CutMix or MixUp, the published recipes (Rebuffi et al., 2021; Wang et al., 2023) attack
+    `KL(y || f(x'))`, from the mixed label y: `attack_from="label"`.
+
     Args:
         attack: A PGD or APGD attack. One on the divergence with the same settings is used for crafting, and
             this one for validation. PGD starts from `0.001 N(0, I)` unless it is given a `start`; `"zero"` is
             refused.
         beta: Weight of the divergence, 1 to 10. Defaults to 6.
         divergence: `"kl"` (default), `"ce"` as Table 1 of the HE paper writes it, or `"mse"`.
+        attack_from: What the attack moves away from: the clean `"prediction"` (default), or the `"label"`.
         **kwargs: Those of `AdversarialModel`.
     """
 
@@ -53,7 +55,10 @@ class TRADES(AdversarialModel):
             "TRADES crafts with an attack that maximizes the divergence, such as PGD. "
             f"Received: {type(attack).__name__}.",
         )
-        return attack.with_loss("mse" if self.options.divergence == "mse" else "kl")
+        squared = self.options.divergence == "mse"
+        if self.options.attack_from == "label":
+            return attack.with_loss(squared_error if squared else "ce")
+        return attack.with_loss("mse" if squared else "kl")
 
     def training_loss(self, x, x_adv, y) -> Terms:
         clean = self.training_logits(x)
@@ -66,14 +71,13 @@ class TRADES(AdversarialModel):
     def squared_error(self, y, logits):
         """The squared distance of a prediction, with the margin, from the label; one value per example."""
         share, classes = self.shared.label_smoothing, logits.shape[-1]
-        target = (1.0 - share) * tf.one_hot(y, classes, dtype=logits.dtype) + share / classes
-        change = tf.nn.softmax(self.with_margin(y, logits)) - target
-        return tf.reduce_sum(tf.square(change), axis=-1)
+        target = (1.0 - share) * as_probabilities(y, logits) + share / classes
+        return squared_error(self.with_margin(y, logits), target)
 
     def crafting_passes(self) -> tuple[int, int]:
         forward, backward = super().crafting_passes()
         # One more forward pass for the clean prediction.
-        return forward + 1, backward
+        return forward + (self.attack.loss in REFERENCED), backward
 
     def loss_passes(self) -> Cost:
         return Cost(2, 2, 2)

@@ -25,6 +25,17 @@ def checked_labels(labels, classes: int):
     return _checked(ops.cast(labels, "int32"), ops.all(valid), label_rule(classes), *found)
 
 
+def is_soft(labels) -> bool:
+    """Whether labels are probabilities `[N, L]`, one-hot or soft, and not the numbers of classes."""
+    shape = getattr(labels, "shape", ())
+    return len(shape if getattr(shape, "rank", 0) is not None else ()) == 2 and shape[-1] != 1
+
+
+def most_probable(labels):
+    """The class of each label as int32: of probabilities the most probable one."""
+    return ops.cast(ops.argmax(labels, axis=-1) if is_soft(labels) else labels, "int32")
+
+
 def checked_probabilities(labels):
     """One-hot or soft labels; an error unless every row consists of probabilities that add up to 1.
 

@@ -45,9 +45,12 @@ CASES: dict[str, dict] = {
     "pgd_at": {"framework": "pgd_at", "steps": 2},
     "alp": {"framework": "alp", "steps": 2},
     "trades": {"framework": "trades", "steps": 2},
+    "trades, mixed": {"framework": "trades", "steps": 2, "cutmix": 1.0, "attack_from": "label"},
     "free_at": {"framework": "free_at", "replays": 2},
     "fast_at": {"framework": "fast_at"},
-    "n_fgsm, extra data": {"framework": "n_fgsm", "extra_fraction": 0.25},
+    "n_fgsm, extra data, mixed": {
+        "framework": "n_fgsm", "extra_fraction": 0.25, "mixup": 0.8, "cutmix": 1.0, "attack_smoothing": 0.1,
+    },
     "mart, perturbed weights, average over epochs": {
         "framework": "mart", "steps": 1, "awp_gamma": 0.01, "awp_start": 1.0, "swa_start": 1,
     },

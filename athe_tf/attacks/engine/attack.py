@@ -21,6 +21,7 @@ from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import checked_batch
+from athe_tf.utils.label_checks import checked_probabilities, is_soft, most_probable
 from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
 
@@ -67,6 +68,8 @@ class Attack(ReprFromArguments):
     number_argument = "steps"
     #: Number of starts; an argument of the attacks that can restart.
     restarts = 1
+    #: Whether `craft` makes use of labels that are probabilities; other attacks get the most probable class.
+    takes_soft_labels = False
     #: How its rounds follow each other; by default restarts, one after another.
     schedule_class: type[Schedule] = Schedule
 
@@ -138,7 +141,7 @@ class Attack(ReprFromArguments):
 
     def succeeded(self, logits, y):
         """Whether the attack succeeds: another class than the label or, if targeted, the target."""
-        wrong = misclassified(logits, y)
+        wrong = misclassified(logits, most_probable(y))
         return tf.logical_not(wrong) if self.targeted else wrong
 
     def verdict(self, victim: Victim, x, logits, y, last: bool = False):
@@ -149,7 +152,7 @@ class Attack(ReprFromArguments):
         """
         success = self.succeeded(logits, y)
         if victim.source is victim:
-            return success, tf.zeros_like(y)
+            return success, tf.zeros_like(success, tf.int32)
         asked = tf.ones_like(success) if last else success
         return self.successes(victim, x, y, tested=asked), tf.cast(asked, tf.int32)
 
@@ -198,15 +201,16 @@ class Attack(ReprFromArguments):
         Args:
             model: A `Victim`, or anything that `athe_tf.victim` takes.
             x: Images `[N, H, W, C]` in [0, 1].
-            y: Integer labels `[N]`; the targets if the attack is targeted.
+            y: Integer labels `[N]`, or probabilities `[N, classes]`; the targets if the attack is targeted.
             ids: Integers that identify the examples; their positions by default.
             seed: Integer.
         """
-        victim = as_victim(model)
+        victim, soft = as_victim(model), is_soft(y)
         if not tf.inside_function():
-            x, y = checked_batch(x, y, victim.num_classes)
+            x, classes = checked_batch(x, most_probable(y) if soft else y, victim.num_classes)
+            y = checked_probabilities(y) if soft else classes
         x = tf.convert_to_tensor(x, attack_dtype(x))
-        y = tf.cast(tf.convert_to_tensor(y), tf.int32)
+        y = tf.cast(y, x.dtype) if soft and self.takes_soft_labels else most_probable(y)
         ids = tf.range(tf.shape(x)[0]) if ids is None else ids
         if tf.inside_function():
             seed = rng.fold(seed)
@@ -216,7 +220,7 @@ class Attack(ReprFromArguments):
         self.check_victim(victim)
         self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
-        return self.compiled(victim, x.shape, "craft")(x, y, ids, seed)
+        return self.compiled(victim, x.shape, "craft", y)(x, y, ids, seed)
 
     def run(
         self,
@@ -259,13 +263,16 @@ class Attack(ReprFromArguments):
         task = driver.RunSpec(self, victim, x, y, ids, seed, batch_size, progress, max_passes, precomputed)
         return driver.run(task, state)
 
-    def compiled(self, victim: Victim, shape, which: str):
+    def compiled(self, victim: Victim, shape, which: str, y=None):
         """`run_round` or `craft`, compiled once for a victim and a shape of images, for any batch size."""
         functions = self._compiled.setdefault(victim, {})
-        key = (which, tuple(shape[1:]))
+        labels = tf.TensorSpec(
+            [None, *([] if y is None else y.shape[1:])], tf.int32 if y is None else y.dtype
+        )
+        key = (which, tuple(shape[1:]), labels)
         if key not in functions:
             images = tf.TensorSpec([None, *shape[1:]], tf.float32)
-            labels, ids = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
+            ids = tf.TensorSpec([None], tf.int64)
             further = []
             if which == "run_round":
                 further.append(tf.TensorSpec([None] if self.schedule.rounds_in_parallel else [], tf.int32))

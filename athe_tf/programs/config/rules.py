@@ -73,6 +73,7 @@ def check_framework(config) -> None:
         )
     options = config.framework_options
     options.check_bn_mode(config.bn_mode)
+    options.check_attack_smoothing(config.attack_smoothing)
     if not options.crafts:
         for name in ATTACK_OPTIONS:
             check(

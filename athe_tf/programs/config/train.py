@@ -11,13 +11,14 @@ from typing import Any
 from athe_tf.attacks.registry import AttackOptions, parse_name
 from athe_tf.data.names import AUGMENTATIONS
 from athe_tf.data.names import check_name as check_data_set
+from athe_tf.data.options import AugmentationOptions
 from athe_tf.models import names as models
 from athe_tf.programs.config import rules
 from athe_tf.programs.config.fields import DeviceOptions, flag
 from athe_tf.training import options as training
 from athe_tf.utils.choices import MARGIN_FORMS, WEIGHT_NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, make_options, option, seed_option, with_help
+from athe_tf.utils.options import check_options, make_options, option, seed_option, values_of, with_help
 
 PRECISIONS = ("float32", "float64", "mixed_float16", "mixed_bfloat16")
 
@@ -176,6 +177,7 @@ class TrainConfig(
     training.PerturbationOptions,
     training.SharedOptions,
     ModelOptions,
+    AugmentationOptions,
     DataOptions,
 ):
     """A training run. The defaults are from HE's CIFAR-10 tables, with a small model."""
@@ -213,6 +215,12 @@ class TrainConfig(
         return make_options(
             training.options_of(self.framework), self.options, f"the framework '{self.framework}'"
         )
+
+    @property
+    def stream_settings(self) -> dict[str, Any]:
+        """The arguments of `ImageSource.stream` for the training images."""
+        settings = {name: getattr(self, name) for name in ("batch_size", "seed", "augmentation")}
+        return settings | values_of(AugmentationOptions, self)
 
     @property
     def period_ends(self) -> tuple[int, ...]:

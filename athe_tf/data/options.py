@@ -1,0 +1,40 @@
+"""What follows the crop and flip of training images, described without TensorFlow.
+
+The order is that of the published recipes, and nothing to choose: `augmentation`, then MixUp or CutMix, and
+the attack on what comes out. That is why each is an option of its own, and not a word in a list.
+"""
+
+import dataclasses
+
+from athe_tf.utils.options import check_options, option
+
+
+@dataclasses.dataclass(frozen=True)
+class AugmentationOptions:
+    """Options of `ImageSource.stream`; all are off by default.
+
+    Example:
+
+    >>> AugmentationOptions(cutmix=1.0).mixes
+    True
+    """
+
+    mixup: float = option(
+        0.0,
+        "MixUp: the alpha of Beta(alpha, alpha) that weights two images, such as 0.8. 0 disables it.",
+        ge=0,
+    )
+    cutmix: float = option(
+        0.0,
+        "CutMix: the alpha of Beta(alpha, alpha), the area that an image keeps, such as 1. With --mixup, "
+        "each batch takes one of them at random. 0 disables it.",
+        ge=0,
+    )
+
+    def __post_init__(self):
+        check_options(self)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images and labels of a batch are mixed."""
+        return self.mixup > 0 or self.cutmix > 0
