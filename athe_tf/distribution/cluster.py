@@ -25,6 +25,16 @@ EXAMPLE = (
 )
 # More machines than any cluster has.
 MOST_HOSTS = 100_000
+#: How other launchers say how many processes they started; their addresses are not read.
+OTHER_LAUNCHERS = {
+    "OMPI_COMM_WORLD_SIZE": "mpirun",
+    "PMI_SIZE": "mpiexec",
+    "WORLD_SIZE": "torchrun",
+    "SLURM_JOB_NUM_NODES": "a Slurm job without srun",
+    "JOB_COMPLETION_COUNT": "an Indexed Job of Kubernetes",
+}
+#: The number of a pod in an Indexed Job, from 0, which Kubernetes sets; their count is for the user to set.
+POD, PODS = "JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"
 # Slurm assigns machines, not ports: two jobs on a machine should not use the same one.
 FIRST_PORT, PORTS = 20000, 10000
 
@@ -64,7 +74,45 @@ def find_cluster(environment: Mapping[str, str]) -> Cluster | None:
         return from_tf_config(environment["TF_CONFIG"])
     if "SLURM_STEP_NUM_TASKS" in environment:
         return from_slurm(environment)
+    for name, launcher in OTHER_LAUNCHERS.items():
+        count = environment.get(name, "1").strip()
+        check(
+            count in ("", "1"),
+            f"{name}={count} says that this is one of several processes of {launcher}, whose addresses are "
+            "not read from there. Set TF_CONFIG on each of them, start them with srun, or use the "
+            "distribution 'one' for processes that share nothing.",
+        )
+    check(POD not in environment or PODS in environment, pods_unknown(environment))
     return None
+
+
+def pods_unknown(environment: Mapping[str, str]) -> str:
+    """What to say to a pod of an Indexed Job that does not know how many there are."""
+    return (
+        f"{POD}={environment.get(POD)} says that this is a pod of an Indexed Job, and not how many there "
+        f"are. Set {PODS} to the number of completions of the Job, or use the distribution 'one' for pods "
+        "that share nothing."
+    )
+
+
+def find_pod(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """`(number from 1, count)` of this pod in an Indexed Job of Kubernetes, or `None`.
+
+    Example:
+
+    >>> find_pod({"JOB_COMPLETION_INDEX": "2", "JOB_COMPLETION_COUNT": "8"})
+    (3, 8)
+    """
+    if POD not in environment or environment.get("TF_CONFIG", "").strip():
+        return None
+    check(PODS in environment, pods_unknown(environment))
+    texts = environment[POD].strip(), environment[PODS].strip()
+    index, count = (int(text) if re.fullmatch(r"\d{1,6}", text) else -1 for text in texts)
+    check(
+        0 <= index < count,
+        f"Expected {POD} from 0 to {PODS} minus 1. Received: {POD}={texts[0]}, {PODS}={texts[1]}.",
+    )
+    return index + 1, count
 
 
 def from_tf_config(text: str) -> Cluster | None:
@@ -96,8 +144,17 @@ def _parse(text: str) -> Cluster | None:
         isinstance(kind, str) and isinstance(index, int) and not isinstance(index, bool),
         f"its task has type {kind!r} and index {index!r}, not a text and a whole number",
     )
+    check(
+        "sparseCluster" not in config,
+        "in its sparseCluster each worker has only its own address; set enableDynamicWorker to false in the "
+        "TFJob",
+    )
     if not groups:
         return None
+    # The name of the chief in older TFJobs and in SageMaker.
+    if "master" in groups and "chief" not in groups:
+        groups["chief"] = groups.pop("master")
+        kind = "chief" if kind == "master" else kind
     unknown = sorted(set(groups) - {"chief", "worker"})
     check(not unknown, f"it has a job '{(unknown or [''])[0]}'; training uses `chief` and `worker` only")
     check(kind in groups, f"its task is of type '{kind}', which is not in its cluster")
@@ -108,8 +165,8 @@ def _parse(text: str) -> Cluster | None:
     # A chief is the first of the workers under another name.
     workers = [*groups.get("chief", []), *groups.get("worker", [])]
     for address in workers:
-        valid = isinstance(address, str) and re.fullmatch(r"[^\s:]+:\d{1,5}", address)
-        check(bool(valid), f"{address!r} is not host:port")
+        valid = isinstance(address, str) and re.fullmatch(r"([^\s:\[\]]+|\[[\da-fA-F:.]+\]):\d{1,5}", address)
+        check(bool(valid), f"{address!r} is not host:port, or [IPv6]:port")
     check(len(set(workers)) == len(workers), "two workers have the same address")
     return Cluster(tuple(workers), index + (len(groups.get("chief", [])) if kind == "worker" else 0))
 
@@ -119,7 +176,9 @@ def from_slurm(environment: Mapping[str, str]) -> Cluster | None:
     try:
         tasks, rank = int(environment["SLURM_STEP_NUM_TASKS"]), int(environment["SLURM_PROCID"])
         hosts = expand_hosts(environment["SLURM_STEP_NODELIST"])
-        port = FIRST_PORT + int(environment["SLURM_JOB_ID"]) % PORTS
+        # Steps of one job may run side by side.
+        number = int(environment["SLURM_JOB_ID"]) + int(environment.get("SLURM_STEP_ID", 0))
+        port = FIRST_PORT + number % PORTS
     except (KeyError, ValueError) as error:
         raise InputError(
             f"The environment of this Slurm step cannot be read: {error}. Start the program with srun, or "
@@ -185,9 +244,9 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _answering(address: str):
-    host, _, port = address.rpartition(":")
+    host, port = host_and_port(address)
     try:
-        server = _listen(host, int(port))
+        server = _listen(host, port)
     except (OSError, OverflowError) as error:
         raise InputError(
             f"This worker cannot listen at its own address {address}: {error}. Is another run using the "
@@ -197,6 +256,18 @@ def _answering(address: str):
         yield
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of an address; an IPv6 one stands in brackets.
+
+    Example:
+
+    >>> host_and_port("[fd00::1]:2222")
+    ('fd00::1', 2222)
+    """
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def _listen(host: str, port: int) -> socket.socket:
     """A server at a numeric address of this machine; else on all interfaces.
 
@@ -204,21 +275,21 @@ def _listen(host: str, port: int) -> socket.socket:
     belong to a router in front of the machine.
     """
     try:
-        own = str(ipaddress.IPv4Address(host))
+        number = ipaddress.ip_address(host)
     except ValueError:
         return socket.create_server(("", port), backlog=128)
+    family = socket.AF_INET if number.version == 4 else socket.AF_INET6
     try:
-        return socket.create_server((own, port), backlog=128)
+        return socket.create_server((str(number), port), family=family, backlog=128)
     except OSError as error:
         if error.errno != errno.EADDRNOTAVAIL:
             raise
-        return socket.create_server(("", port), backlog=128)
+        return socket.create_server(("", port), family=family, backlog=128)
 
 
 def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=2).close()
+        socket.create_connection(host_and_port(address), timeout=2).close()
     except (OSError, OverflowError):
         return False
     return True

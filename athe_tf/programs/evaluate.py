@@ -5,12 +5,11 @@ import dataclasses
 
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
 from athe_tf.jobs.ownership import STATE
-from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import Program, summaries, warn_user
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, open_output, repeat_command, show
 from athe_tf.programs.interruption import INTERRUPTION
-from athe_tf.programs.sharded import all_shards, run_shard, run_worker
+from athe_tf.programs.sharded import all_shards, own_shard, run_shard, run_worker
 from athe_tf.programs.workdir import Workdir, fill_from_run, known_settings, training_run_of
 from athe_tf.report.reading import read_config
 from athe_tf.utils.errors import InputError, check
@@ -27,7 +26,7 @@ bin/evaluate --model=my_models:logits --dataset=npz:images.npz --verify_with=cle
 def action(config: EvaluateConfig, extra: dict) -> int:
     """Runs the evaluation, or this process's share of it, and returns the exit code."""
     job = make_job(config)
-    shard = None if config.shard is None else Shard.parse(config.shard, "--shard")
+    shard = own_shard(config)
     job.settings, cluster = config.distribution_settings().shared_evaluation(look_for_workers=shard is None)
     INTERRUPTION.remark = "" if config.output is None else "The same command resumes the evaluation."
     if shard is not None:
@@ -82,7 +81,8 @@ def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateCo
 
 SUMMARY = "measures how robust an image classifier is."
 LISTED = EXAMPLES + summaries("Protocols", PROTOCOLS)
-main = Program("bin/evaluate", SUMMARY, LISTED, EvaluateConfig, action).run
+PROGRAM = Program("bin/evaluate", SUMMARY, LISTED, EvaluateConfig, action)
+main = PROGRAM.run
 
 if __name__ == "__main__":
     main()

@@ -24,6 +24,9 @@ WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGH
 SIGNALS = tuple(WORDS)
 # Seconds; Ctrl+C is answered within two.
 PATIENCE = 1.0
+#: Exit code of a worker that ends because another one was lost: Kubeflow restarts a replica that ends with
+#: more than 127, and a Slurm script can requeue its job.
+RESTART_ALL = 138
 
 
 class Interrupted(KeyboardInterrupt):

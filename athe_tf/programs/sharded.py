@@ -15,13 +15,14 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import pathlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from athe_tf.distribution.cluster import Cluster
+from athe_tf.distribution.cluster import Cluster, find_pod
 from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import STATE, check_ours, check_state_folder, remove_files, remove_state
 from athe_tf.jobs.shard import Shard
@@ -30,6 +31,7 @@ from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
 from athe_tf.programs.evaluation_job import EvaluationJob, open_output, show
 from athe_tf.programs.heartbeat import Heartbeat
+from athe_tf.programs.interruption import RESTART_ALL
 from athe_tf.programs.workdir import is_imported
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
@@ -209,6 +211,21 @@ def all_shards(output) -> list[ShardFolder]:
     return expected
 
 
+def own_shard(config: EvaluateConfig, environment: Mapping[str, str] = os.environ) -> Shard | None:
+    """The share of this process: that of `--shard`, or of a pod of an Indexed Job; `None` for all images."""
+    if config.shard is not None:
+        return Shard.parse(config.shard, "--shard")
+    pod = find_pod(environment) if config.distribution == "auto" else None
+    if pod is None or pod[1] == 1:
+        return None
+    check(
+        config.output is not None,
+        "The pods of an Indexed Job exchange their results through a folder. Received: no --output. Name one "
+        "that all pods share, or use --distribution=one.",
+    )
+    return Shard(*pod)
+
+
 def run_shard(job: EvaluationJob, config: EvaluateConfig, shard: Shard) -> int:
     """Attacks one share of the images, for a merge by `bin/report`; returns the exit code."""
     own = ShardFolder(config.output, shard)
@@ -247,7 +264,7 @@ def run_worker(job: EvaluationJob, config: EvaluateConfig, cluster: Cluster) -> 
             wait_for_shards(folders, cluster.workers, config)
         except ShardLost as error:
             warn_user("bin/evaluate", error)
-            return 1
+            return RESTART_ALL
         code = show(job.evaluate(output / STATE, shards=[one.state for one in folders]), output)
         for folder in folders:
             folder.remove()

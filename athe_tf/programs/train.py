@@ -9,7 +9,7 @@ from absl import flags
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.programs.command_line import Flag, Program, flags_of, print_line, warn_user, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
-from athe_tf.programs.interruption import INTERRUPTION
+from athe_tf.programs.interruption import INTERRUPTION, RESTART_ALL
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, default_workdir, find_initial_model
 from athe_tf.training.options import OPTIONS, options_of
@@ -97,7 +97,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
         train(config, splits, workdir, sys.stdout.isatty(), print_line, distribution)
     except WorkerLost as error:
         warn_user("bin/train", error)
-        return 1
+        return RESTART_ALL
     return 0
 
 

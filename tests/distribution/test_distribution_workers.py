@@ -133,7 +133,7 @@ def test_a_lost_worker_ends_the_run_and_a_new_start_continues_it(undisturbed, tm
     with workers(command, tmp_path / "first") as processes:
         wait_for(workdir.backup, processes)
         processes.kill(1)
-        assert processes.wait(0) == 1
+        assert processes.wait(0) == 138
         told = processes.text(0)
     assert "was lost" in told and "Restart all workers" in told.replace("\n", " ") and "Traceback" not in told
     assert workdir.backup.exists() and not workdir.finished
@@ -153,7 +153,7 @@ def test_a_worker_that_is_terminated_stops_all_of_them_with_a_backup(tmp_path):
         wait_for(workdir.metrics, processes)
         os.kill(processes.running[1].pid, signal.SIGTERM)
         assert processes.wait(1) == 143 and "A backup was written after epoch" in processes.text(1)
-        assert processes.wait(0) == 1 and "was stopped, so this one stops too" in processes.text(0)
+        assert processes.wait(0) == 138 and "was stopped, so this one stops too" in processes.text(0)
         assert "Traceback" not in processes.text(0) + processes.text(1)
     assert workdir.backup.exists() and not (workdir.folder / LOCK).exists()
 
