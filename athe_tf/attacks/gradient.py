@@ -16,8 +16,6 @@ from athe_tf.utils import rng
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_option
 
-# That of the released code of Gowal et al.
-ADAM_EPSILON = 1e-8
 SCALES = (1.0, 5.0, 10.0, 15.0, 30.0)
 
 
@@ -214,7 +212,7 @@ class AdamPGD(PGD):
         return adam_memory(x)
 
     def direction(self, gradient, memory):
-        direction, memory = adam_direction(gradient, memory, ADAM_EPSILON)
+        direction, memory = adam_direction(gradient, memory)
         return tf.where(memory[-1] > self.steps // 2, 0.1, 1.0) * direction, memory
 
 

@@ -672,6 +672,7 @@ DEFAULTS: dict[str, dict] = {
     "bim": PGD | {"steps": 10, "start": "zero"},
     "pgd": PGD,
     "mim": PGD | {"steps": 10, "start": "zero", "decay": 1.0},
+    "pgd-adam": PGD | {"steps": 10, "step_size": 0.1},
     "cw-linf": PGD | {"loss": "margin"},
     # A quarter of epsilon is 51 of 255 levels.
     "eight-bit-pgd": PGD | {"loss": "margin", "step_size": 51 / 255},

@@ -151,11 +151,11 @@ class Adam(NamedTuple):
 
 
 def adam_memory(x) -> list:
-    """What `adam_direction` starts with: both means, and the number of updates."""
-    return [tf.zeros_like(x), tf.zeros_like(x), tf.zeros([], x.dtype)]
+    """What `adam_direction` starts with: both means, and the number of updates of each example."""
+    return [tf.zeros_like(x), tf.zeros_like(x), tf.zeros_like(x[:, :1, :1, :1])]
 
 
-def adam_direction(gradient, memory: list, epsilon: float):
+def adam_direction(gradient, memory: list, epsilon: float = 1e-8):
     """`(direction, memory)` of an update by Adam at rate 1."""
     mean, square, updates = memory
     adam, updates = Adam(mean, square).updated(gradient), updates + 1.0
