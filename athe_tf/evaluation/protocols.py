@@ -260,6 +260,13 @@ _ALL = (
         "PGD on the margin, MultiTargeted and DeepFool, as used for local linearity regularization",
         *_attacks("cw-linf-50", "multitargeted-20", "deepfool-100"),
     ),
+    _linf(
+        8 / 255,
+        "fastat",
+        "FastAT_Benchmark: PGD-10 and PGD-50 with steps of 2/255, AutoAttack, constraint relaxation",
+        *_attacks("pgd-10", "pgd-50", step_size=2 / 255, settings={"select": "last"}),
+        *_attacks("autoattack", "cr"),
+    ),
     Protocol(
         "full",
         "One attack of every family that finds something new, AutoAttack last; takes hours on a CPU",

@@ -99,7 +99,7 @@ class ReproduceConfig:
     """A table of a paper, to be trained and measured."""
 
     table: str = option(
-        "", "Table: 2 to 10, adaptive, ablation, transfer, time, pas, llr, study or study_one_seed."
+        "", "Table: 2 to 10, adaptive, ablation, transfer, time, pas, llr, fastat, study or study_one_seed."
     )
     preset: str = option(
         "mini",

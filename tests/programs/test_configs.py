@@ -23,7 +23,15 @@ HE_TABLES = {f"cifar_{f}{h}" for f in ("pgd_at", "alp", "trades", "fast_at", "fr
 HE_TABLES |= {f"cifar_pgd_at_{h}" for h in ("fn", "wn", "fn_wn", "he_aa", "he_aa_wrn34_20")}
 # By parts of a config's name; the others are named after their framework.
 FRAMEWORKS = {"pas": "pgd_at", "nfgsm": "n_fgsm", "gradalign": "gradalign"}
-DATASETS = {"cifar": "cifar10", "mnist": "mnist", "imagenet": "imagenet2012", "digits": "digits"}
+FRAMEWORKS |= dict.fromkeys(("wang2023", "score", "bartoldson2024", "gowal2020", "rebuffi2021"), "trades")
+FRAMEWORKS |= {"n_fgsm": "n_fgsm", "liet": "liet"}
+DATASETS = {
+    "robustbench": "cifar10",
+    "cifar": "cifar10",
+    "mnist": "mnist",
+    "imagenet": "imagenet2012",
+    "digits": "digits",
+}
 
 
 def read(name):
@@ -69,8 +77,8 @@ def test_configs_share_what_they_have_in_common():
 def passes(config):
     """Network passes of a step, as the docstrings of the frameworks count them."""
     steps, times = config.attack_steps, 2 if config.awp_gamma else 1
-    if config.framework == "gradalign":
-        return 11
+    if config.framework in ("gradalign", "liet"):
+        return {"gradalign": 11, "liet": 7}[config.framework]
     if config.framework == "free_at":
         return 3 * config.framework_options.replays
     if config.framework in ("standard", "cure"):
