@@ -12,6 +12,7 @@ from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.card import describe
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.fields import picked
+from athe_tf.programs.precision import check_precision
 from athe_tf.programs.workdir import find_initial_model, load_splits
 from athe_tf.saving.keras_file import load_model
 from athe_tf.training.averaging import EMA, SWA, WeightAverage
@@ -62,20 +63,6 @@ def dtype_policy(name: str):
         yield
     finally:
         keras.config.set_dtype_policy(before)
-
-
-def check_precision(config: TrainConfig) -> None:
-    """Refuses mixed precision on a machine without an accelerator.
-
-    On a CPU without instructions for it, a step of WRN-10-1 took ten times as long in bfloat16 and three
-    times as long in float16.
-    """
-    accelerators = [device for kind in ("GPU", "TPU") for device in tf.config.list_physical_devices(kind)]
-    check(
-        not config.precision.startswith("mixed") or len(accelerators) > 0,
-        "Mixed precision needs an accelerator, and TensorFlow finds none here; on a CPU it is slower than "
-        f"float32. Received: --precision={config.precision}. Leave it out.",
-    )
 
 
 def check_compilation(config: TrainConfig) -> None:
@@ -162,7 +149,7 @@ def make_step_schedule(config: TrainConfig, updates_per_epoch: int) -> PerEpoch 
 
 def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
-    check_precision(config)
+    check_precision(config.precision)
     check_compilation(config)
     net = make_net(config, splits)
     if config.sync_batch_norm:

@@ -1,5 +1,6 @@
 """Estimates the cost of a run from its config and a few measured steps."""
 
+import dataclasses
 import math
 import resource
 import time
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from athe_tf.programs.build import make_trainer, make_validation_attack
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.heartbeat import Heartbeat
+from athe_tf.programs.precision import convolution_times, on_accelerator
 from athe_tf.utils.number_format import format_duration
 
 # A step that would take longer is measured on fewer images and scaled.
@@ -25,6 +27,7 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
         lines.write(f"Building {config.model}, and measuring training steps.")
         trainer = make_trainer(config, splits)
         seconds, note = seconds_per_step(trainer, config, splits)
+        in_bfloat16 = bfloat16_row(config, splits, seconds)
     cost = trainer.cost()
     steps = splits.train.steps_per_epoch(config.batch_size)
     validation = 0 if splits.validation is None else len(splits.validation)
@@ -47,11 +50,27 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
         ),
         ("validation", f"{config.validation_attack}, about {attacked:.0f} passes per image"),
         ("seconds per step", f"{seconds:.3g} ({note})"),
+        *in_bfloat16,
         ("time per epoch", f"{format_duration(steps * seconds + checks)}, validation included"),
         ("total time", f"about {format_duration(total)} on this machine"),
         ("memory", f"{memory:.1f} GiB at most while measuring"),
     ]
     return "\n".join(f"{name + ':':<18}{text}" for name, text in rows)
+
+
+def bfloat16_row(config: TrainConfig, splits, seconds: float) -> list[tuple[str, str]]:
+    """How long a step takes in bfloat16 on this processor, beside float32; empty on an accelerator."""
+    if config.precision != "float32" or on_accelerator():
+        return []
+    whole, half = convolution_times("bfloat16")
+    if half >= whole:
+        return [
+            ("in bfloat16", f"slower on this processor: convolutions take {half / whole:.1f} times as long")
+        ]
+    other = dataclasses.replace(config, precision="mixed_bfloat16")
+    there, note = seconds_per_step(make_trainer(other, splits), other, splits)
+    advice = "add --precision=mixed_bfloat16" if there < seconds else "float32 is faster here"
+    return [("in bfloat16", f"{there:.3g} ({note}), {seconds / there:.2f} times as fast: {advice}")]
 
 
 def seconds_of_validation(config: TrainConfig, attacked: float, cost, seconds: float, images: int) -> float:

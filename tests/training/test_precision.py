@@ -10,7 +10,7 @@ import tensorflow as tf
 import athe_tf
 from athe_tf import attacks, training
 from athe_tf.models.names import HEADS
-from athe_tf.programs import build
+from athe_tf.programs import build, cost_estimate, precision
 from athe_tf.programs.callbacks import last_learning_rate
 from athe_tf.programs.config import TrainConfig
 from athe_tf.utils.errors import InputError
@@ -19,13 +19,13 @@ from tests.small_runs import get_weights, small_cnn_of_one_layer, tiny_batch, ti
 X, Y = tiny_batch()
 
 
-def make_trainer(precision, **changes):
+def make_trainer(policy, **changes):
     """The trainer of a small run. With ReLU, features that are nearly all zero make rounding matter."""
     settings = {
         "framework": "pgd_at", "head": "he", "model": "small_cnn", "epsilon": 0.1, "epochs": 1,
         "batch_size": 16, "activation": "softplus", "lr_schedule": "constant", "learning_rate": 0.05,
     }  # fmt: skip
-    config = TrainConfig.from_flags(**settings | {"precision": precision} | changes)
+    config = TrainConfig.from_flags(**settings | {"precision": policy} | changes)
     with small_cnn_of_one_layer():
         return build.make_trainer(config, tiny_splits())
 
@@ -40,28 +40,73 @@ def with_round_weights(trainer):
     return trainer
 
 
-def test_mixed_precision_is_refused_without_an_accelerator():
+def on_a_processor(monkeypatch, whole, half):
+    """Convolutions take these seconds in float32 and in half precision, and there is no accelerator."""
+    monkeypatch.setattr(precision, "on_accelerator", lambda: False)
+    monkeypatch.setattr(precision, "convolution_times", lambda dtype: (whole, half))
+
+
+def test_mixed_precision_is_refused_where_it_is_slower_with_both_numbers(monkeypatch):
+    on_a_processor(monkeypatch, 0.010, 0.070)
     config = TrainConfig.from_flags(precision="mixed_bfloat16", epochs=1, batch_size=16)
-    with pytest.raises(InputError, match=r"needs an accelerator.*Leave it out"):
+    with pytest.raises(InputError, match=r"take 10\.0 ms in float32 take 70\.0 ms. Leave --precision out"):
         build.make_trainer(config, tiny_splits())
+    precision.check_precision("float32")
 
 
-@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
-def test_mixed_precision_trains_with_a_head_in_float32(precision, monkeypatch):
-    monkeypatch.setattr(build, "check_precision", lambda config: None)
+def test_mixed_precision_is_allowed_where_it_is_faster(monkeypatch):
+    on_a_processor(monkeypatch, 0.010, 0.006)
+    assert make_trainer("mixed_bfloat16").net.get_layer("conv1").compute_dtype == "bfloat16"
+
+
+def test_convolutions_are_timed_in_the_precision_that_is_asked_for(monkeypatch):
+    seen = []
+    real = tf.nn.conv2d
+
+    def recorded(images, *arguments):
+        seen.append(images.dtype.name)
+        return real(images, *arguments)
+
+    monkeypatch.setattr(tf.nn, "conv2d", recorded)
+    times = iter(
+        [0.0, 9.0, 9.0, 18.0, 18.0, 22.0, 22.0, 25.0, 25.0, 30.0, 30.0, 32.0, 32.0, 37.0, 37.0, 38.0]
+    )
+    monkeypatch.setattr(precision.time, "perf_counter", lambda: next(times))
+    assert precision.convolution_times.__wrapped__("bfloat16") == (4.0, 1.0)
+    assert seen == ["float32"] * 2 + ["bfloat16"] * 2
+
+
+@pytest.mark.parametrize("name", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_trains_with_a_head_in_float32(name, monkeypatch):
+    monkeypatch.setattr(build, "check_precision", lambda policy: None)
     policy = keras.config.dtype_policy().name
-    trainer = make_trainer(precision, framework="trades", steps=1)
+    trainer = make_trainer(name, framework="trades", steps=1)
     assert keras.config.dtype_policy().name == policy
-    assert trainer.net.get_layer("conv1").compute_dtype == precision.removeprefix("mixed_")
+    assert trainer.net.get_layer("conv1").compute_dtype == name.removeprefix("mixed_")
     assert isinstance(trainer.net.layers[-1], athe_tf.CosineDense) and trainer.net(X).dtype == tf.float32
     scaled = isinstance(trainer.optimizer, keras.optimizers.LossScaleOptimizer)
-    assert scaled == (precision == "mixed_float16")
+    assert scaled == (name == "mixed_float16")
     np.testing.assert_allclose(last_learning_rate(trainer.optimizer), 0.05)
     before = get_weights(trainer.net)
     loss = trainer.train_on_batch(X, Y, return_dict=True)["loss"]
     assert np.isfinite(loss)
     changed = [not np.array_equal(a, b) for a, b in zip(before, get_weights(trainer.net), strict=True)]
     assert any(changed) and all(np.isfinite(w).all() for w in get_weights(trainer.net))
+
+
+def test_the_plan_has_bfloat16_beside_float32(monkeypatch):
+    monkeypatch.setattr(cost_estimate, "on_accelerator", lambda: False)
+    monkeypatch.setattr(cost_estimate, "make_trainer", lambda config, splits: config.precision)
+    monkeypatch.setattr(cost_estimate, "seconds_per_step", lambda *_: (0.25, "measured"))
+    config = TrainConfig.from_flags(epochs=1, batch_size=16)
+    for times, expected in (
+        ((0.010, 0.006), "0.25 (measured), 2.00 times as fast: add --precision=mixed_bfloat16"),
+        ((0.010, 0.070), "slower on this processor: convolutions take 7.0 times as long"),
+    ):
+        monkeypatch.setattr(cost_estimate, "convolution_times", lambda dtype, times=times: times)
+        assert cost_estimate.bfloat16_row(config, None, 0.5) == [("in bfloat16", expected)]
+    half = TrainConfig.from_flags(epochs=1, batch_size=16, precision="mixed_bfloat16")
+    assert cost_estimate.bfloat16_row(half, None, 0.5) == []
 
 
 # Each framework meets a linear head and one of the forms of the margin, and each form several frameworks.

@@ -114,7 +114,11 @@ class OptimizerOptions:
     nesterov: bool = option(False, "Nesterov's momentum.")
     weight_decay: float = option(2e-4, "Weight decay; coupled in sgd.", ge=0)
     decay_variables: str = option("all", "Variables that decay.", choices=tuple(training.NO_DECAY))
-    precision: str = option("float32", "Dtype policy. Mixed policies need a GPU or TPU.", choices=PRECISIONS)
+    precision: str = option(
+        "float32",
+        "Dtype policy. Mixed ones need a GPU, a TPU or a processor where they are faster; see --plan.",
+        choices=PRECISIONS,
+    )
     jit_compile: bool = option(False, "Compile the training step with XLA; for accelerators, slow on CPUs.")
     epochs: int = option(100, "Passes over the training images.", gt=0)
     batch_size: int = option(128, "Images per step, over all devices.", gt=0)
