@@ -17,7 +17,7 @@ adversarial images, or `run` it for the outcome of each image.
 | `epsilon_search.py` | `epsilon-search`: the smallest norm, by any attack with a fixed radius |
 | `square.py` | `square`: random search over patches, from logits |
 | `autoattack.py` | `autoattack` and its versions and profiles: APGD, FAB and Square in a cascade |
-| `swift.py` | `swift`: `cr`, APGD and Square in a cascade with few passes; not AutoAttack |
+| `swift.py` | `swift`: `cr`, APGD, FAB and Square in a cascade with few passes; not AutoAttack |
 | `estimated_gradient.py`, `zoo.py` | `nes`, `spsa`, `zoo`: gradients estimated from logits |
 | `rays.py` | `rays`: the smallest linf norm, from labels |
 | `spatial.py` | `spatial`: rotations and translations |

@@ -45,6 +45,8 @@ class CascadeSchedule(Schedule):
         else:
             notes, deterministic = list(precomputed.warnings), precomputed.deterministic
             flat = precomputed.zero_gradients()
+        if not any(member.depends_on_scale for member in self.attack.attacks):
+            notes = []  # they are about the scale of the logits
         if not deterministic and not self.attack.averages:
             notes.append(
                 "The logits of the model change from pass to pass. Use 'autoattack-rand', which averages "

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from athe_tf import zoo
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay
@@ -24,6 +25,7 @@ from athe_tf.programs.workdir import Workdir, find_model, is_imported, load_imag
 from athe_tf.report.writing import WRITTEN, write
 from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.results.notices import Notice
+from athe_tf.saving.names import PREFIX, in_zoo
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import values_of
 
@@ -122,9 +124,26 @@ class EvaluationJob:
         if result.classes is not None and self.num_classes < result.classes:
             counts = f"The model has {result.classes} classes and the data set has {self.num_classes}."
             result.warnings.append(Notice(f"{counts} Was the model trained on it?", id="fewer-classes"))
+        result.warnings += self._other_norm(result.norm)
         result.command = self.command
         result.run = None if self.training_run is None else str(self.training_run.folder)
         return result
+
+    def _other_norm(self, norm: str) -> list[Notice]:
+        """A warning if the model was adversarially trained in another norm than it was attacked in."""
+        known: dict[str, Any] = {}
+        if in_zoo(self.config.model):
+            known = zoo.card(self.config.model.removeprefix(PREFIX))
+        elif self.training_run is not None:
+            known = self.training_run.recorded_settings()[0]
+        trained = known.get("norm", norm)
+        if trained == norm or known.get("framework") == "standard":
+            return []
+        text = (
+            f"The model was trained in {trained} and attacked in {norm}, where gradients mislead more often "
+            "and 'swift' is weaker than in the norm of training. Use 'autoattack' for a number to quote."
+        )
+        return [Notice(text, id="training-norm")]
 
 
 @contextlib.contextmanager

@@ -100,6 +100,7 @@ class Workdir:
         }
         if isinstance(found.get("data_fingerprint"), str):
             settings["data_fingerprint"] = found["data_fingerprint"]
+        settings["framework"] = found["framework"]
         settings.setdefault("margin", HEAD_MARGINS.get(str(found.get("head")), 0.0))
         version = found.get("format", 1)
         ours = serialization.FORMAT

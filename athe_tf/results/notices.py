@@ -9,6 +9,7 @@ WARNINGS = {
     "fewer-classes": "The data set has fewer classes than the model.",
     "input-range": "The model seems to expect other inputs than images in [0, 1].",
     "log-probabilities": "The model ends with a softmax, and the logarithms of its outputs were attacked.",
+    "misleading-gradients": "Random search came closer than gradient attacks, which the gradients mislead.",
     "nan-logits": "The model gives logits that are not finite; such images count as misclassified.",
     "nonfinite-gradients": "Gradients were not finite, so that attacks did not move.",
     "masked-gradients": "A converted file seems more robust than the model that it was made of.",
@@ -20,10 +21,14 @@ WARNINGS = {
     "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
     "sigmoid-outputs": "The outputs look like those of a sigmoid per class, and attacks expect logits.",
     "single-shard": "The numbers cover only one shard of the images.",
+    "training-norm": "The model was trained in another norm than the one of the evaluation.",
     "zero-gradients": "Gradients were zero, so that attacks did not move.",
 }
 #: The warnings that a verdict repeats, because without them it would be read as true.
-IN_VERDICT = ("majority-class", "nan-logits", "nonfinite-gradients", "radius-not-covered", "zero-gradients")
+IN_VERDICT = (
+    "majority-class", "misleading-gradients", "nan-logits", "nonfinite-gradients", "radius-not-covered",
+    "zero-gradients",
+)  # fmt: skip
 
 
 class Notice(str):

@@ -62,10 +62,9 @@ def test_a_linear_model_is_attacked_exactly(norm):
     np.testing.assert_array_equal(result.success[clear], (radius < epsilon)[clear])
 
 
-@pytest.mark.parametrize("name", ["cr", "swift"])
-def test_l1_where_it_would_overstate_robustness_is_refused(name):
-    with pytest.raises(InputError, match=rf"'{name}' supports only norm='linf' or 'l2'. Received: norm='l1'"):
-        attacks.get(name, epsilon=1.0, norm="l1")
+def test_l1_where_it_would_overstate_robustness_is_refused():
+    with pytest.raises(InputError, match="'cr' supports only norm='linf' or 'l2'. Received: norm='l1'"):
+        attacks.get("cr", epsilon=1.0, norm="l1")
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

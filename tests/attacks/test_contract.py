@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf import attacks
+from athe_tf.attacks import swift
 from athe_tf.attacks.cascade import CHECK_QUERIES, Cascade
 from athe_tf.attacks.engine.arguments import constructor_arguments
 from athe_tf.utils.choices import NORMS, STARTS
@@ -238,6 +239,19 @@ def test_settings_that_cost_passes_are_announced(name, case):
     assert not result.success.any()
     assert (result.queries.sum(), result.gradients.sum()) == (passes, int(case.backward.numpy()))
     np.testing.assert_array_equal(result.passes, passes_announced(attack, case.victim, images))
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_the_stages_of_swift_in_other_norms_are_counted_and_announced(norm, case, monkeypatch):
+    for name in ("SPARSE_STEPS", "LAST_STEPS", "FAB_STEPS"):
+        monkeypatch.setattr(swift, name, 4)
+    attack = attacks.Swift(0.3, norm, **CHEAP["swift"])
+    result, passes = case.run(attack, batch_size=1)
+    assert (result.queries.sum(), result.gradients.sum()) == (passes, int(case.backward.numpy()))
+    allowed = np.full(len(case.x), 1.0 + CHECK_QUERIES + 1)
+    for member, stage in zip(attack.attacks, result.stages, strict=True):
+        allowed += np.clip(result.rounds - stage.first, 0, stage.rounds) * member.round_passes(case.victim)
+    assert (result.passes <= allowed).all() and not result.success.all()
 
 
 def test_the_tangent_of_local_linearity_is_computed_once_and_counted(case):

@@ -19,7 +19,8 @@ from athe_tf.programs import evaluate as program
 from athe_tf.programs import export as export_program
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
 from athe_tf.programs.config.serialization import to_json
-from athe_tf.programs.evaluation_job import open_output
+from athe_tf.programs.evaluation_job import EvaluationJob, open_output
+from athe_tf.programs.workdir import Workdir
 from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY
@@ -322,6 +323,27 @@ def test_a_run_and_its_report_go_together(folder, tmp_path, monkeypatch):
     (out / "report.html").unlink()
     athe_tf.report.write(run)
     assert (out / "report.html").read_text() == page
+
+
+def test_another_norm_than_that_of_training_is_a_warning(folder, tmp_path, monkeypatch):
+    def run(name, **settings):
+        (tmp_path / name).mkdir()
+        shutil.copy(folder / "net.keras", tmp_path / name / "best.keras")
+        config = TrainConfig(dataset=f"npz:{folder / 'data.npz'}", head="he", **settings)
+        record = to_json(config, data_fingerprint=source_fingerprint(config.dataset))
+        (tmp_path / name / "config.json").write_text(record)
+        return Workdir(tmp_path / name)
+
+    trained = run("l2", norm="l2", epsilon=0.5)
+    flags = [f"--model={trained.folder}", "--attacks=bim-1", "--epsilon=0.1", "--nochecks"]
+    for norm, warned in (("linf", ["training-norm"]), ("l2", [])):
+        assert call(monkeypatch, *flags, f"--norm={norm}", f"--output={tmp_path / norm}") == 0
+        stored = json.loads((tmp_path / norm / "evaluation.json").read_text())
+        assert [one["id"] for one in stored["warnings"] if one["id"] == "training-norm"] == warned
+    standard = EvaluationJob(EvaluateConfig(), run("standard", framework="standard"), "")
+    assert standard._other_norm("l2") == []
+    of_zoo = EvaluationJob(EvaluateConfig(model="zoo:cifar10-fast-at-he-wrn10-1"), None, "")
+    assert "trained in linf and attacked in l1" in of_zoo._other_norm("l1")[0]
 
 
 def moved_data(config):

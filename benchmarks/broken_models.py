@@ -1,0 +1,434 @@
+"""`swift` where evaluations go wrong: broken defenses, beside healthy models (docs/fast_evaluation.md).
+
+    python -m benchmarks.broken_models --state=DIR
+    python -m benchmarks.broken_models --state=DIR --rows='rounded.*' --columns=swift
+
+A row is a model, a column an attack. `reference` is made for the defense: through the same network without
+it, with the gradient of the identity in place of its own, over averages of its randomness, or with gradients
+of a healthy twin. What is adversarial is always judged by the model itself. An image is robust if it
+withstands all columns: their share is the truth of a row. `two-phase` is the start of the margin
+decomposition attack, to see what `swift` would gain by it.
+
+Digits models are trained here, by the files in `configs/` and the flags below; CIFAR-10 models are those of
+`results/cifar10_mini`, and two that are trained on from them with too large a step. `--state` keeps models
+and what every attack found, so that the table can be built over several sessions; delete `ROW.COLUMN.json`
+to repeat a cell.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+from typing import NamedTuple
+
+import athe_tf  # before keras
+from athe_tf.attacks import Attack, Victim, losses, victim
+from athe_tf.attacks.cascade import EOT_SAMPLES
+from athe_tf.attacks.engine.gradients import gradient_of
+from athe_tf.attacks.engine.loop import shrinking_loop
+from athe_tf.attacks.engine.results import Costs
+from athe_tf.programs.run import train
+from athe_tf.programs.train import PROGRAM
+from athe_tf.programs.workdir import Workdir, find_model
+from athe_tf.saving.keras_file import load_model
+from athe_tf.utils.where import where_rows
+from benchmarks.timing import table
+
+import keras  # isort: skip
+import numpy as np  # isort: skip
+import tensorflow as tf  # isort: skip
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RADII = {"digits": 0.2, "cifar10": 8 / 255}
+COLUMNS = ("pgd-50", "cr", "swift", "autoattack", "two-phase", "reference")
+# Above the truth by more than this, in points, a result of `swift` must carry a warning.
+TOLERANCE = 0.5
+
+_HE = "digits_fast_at_he.flags"
+_ONE_STEP = ("digits_fast_at.flags", "--guard_drop=0")
+_FROM = (
+    "cifar_fast_at.flags --model=wrn-10-1 --max_train_examples=16000 --validation_size=500 --epochs=3 "
+    "--guard_drop=0 --learning_rate=0.2 --initial_model=fast_at_seed{}"
+)
+#: Flags of the models that are trained here; the last epoch counts, not the best.
+TRAINED = {
+    "standard": ("digits_standard.flags",),
+    "pgd_at": ("digits_pgd_at.flags", "--seed=2"),
+    "pgd_at_he": ("digits_pgd_at_he.flags",),
+    "fast_at": ("digits_fast_at.flags",),
+    "fast_at_he": ("digits_fast_at_he.flags",),
+    "free_at": ("digits_free_at.flags",),
+    "n_fgsm": ("digits_fast_nfgsm.flags",),
+    "alp_he": ("digits_alp_he.flags",),
+    "overfit_zero": (*_ONE_STEP, "--start=zero", "--step_size=0.2", "--epochs=40"),
+    "overfit_zero_he": (_HE, "--guard_drop=0", "--start=zero", "--step_size=0.2", "--epochs=40"),
+    "overfit_zero_strong": (*_ONE_STEP, "--start=zero", "--epsilon=0.3", "--step_size=0.3"),
+    "overfit_large_step": (*_ONE_STEP, "--step_size=0.6", "--epochs=40"),
+    "cifar_zero": (*_FROM.format(0).split(), "--start=zero", "--epsilon=16/255", "--step_size=16/255"),
+    "cifar_large_step": (*_FROM.format(1).split(), "--epsilon=12/255", "--step_size=24/255"),
+}
+CIFAR_RUNS = ("fast_at_he_seed0", "fast_at_mhe_seed0", "fast_at_seed1")
+
+
+class Row(NamedTuple):
+    """A model, and how its defense is attacked."""
+
+    target: Victim
+    source: Victim | None = None  # where the reference takes its gradients
+    randomized: bool = False
+    dataset: str = "digits"
+    healthy: bool = False
+
+
+class TwoPhase(Attack):
+    """The start of the margin decomposition attack: one logit of the margin at a time, then both.
+
+    One step raises the true logit; five follow one of the two logits of the margin alone, in the first round
+    that of the label, in the second the largest other; five follow the margin.
+    """
+
+    name = "two-phase"
+    steps, restarts = 11, 2
+
+    def costs(self, victim):
+        return Costs(self.steps, backward=1)
+
+    def run_round(self, victim, x, y, ids, seed, round_index):
+        def body(i, state, constants):
+            images, labels = constants
+            x_adv = state[0]
+
+            def objective(v):
+                logits = victim.source.logits(v)
+                true, margin = tf.gather(logits, labels, batch_dims=1), losses.margin(logits, labels)
+                alone = tf.where(tf.equal(round_index, 0), -true, margin + true)
+                return tf.where(i == 0, true, tf.where(i <= 5, alone, margin)), logits
+
+            logits, gradient, bad = gradient_of(objective, x_adv)
+            wrong, judged = self.verdict(victim, x_adv, logits, labels)
+            moved = self.threat.project(images, x_adv + self.epsilon / 2 * self.threat.ascent(gradient))
+            return [where_rows(wrong, x_adv, moved), wrong], wrong, bad, judged
+
+        def last(state, constants):
+            logits = victim.source.logits(state[0])
+            wrong, judged = self.verdict(victim, state[0], logits, constants[1], last=True)
+            return [state[0], wrong], judged
+
+        start = self.threat.random_start(x, ids, seed)
+        loop = shrinking_loop(body, [start, tf.zeros_like(y) > 0], [x, y], self.steps, last)
+        return self.round_result(victim, x, *loop.state, loop)
+
+
+def trained(name: str, state: pathlib.Path) -> keras.Model:
+    """A model of `TRAINED`, from the state folder once it is there."""
+    folder = state / "models" / name
+    if not (folder / "final.keras").exists():
+        file, *flags = TRAINED[name]
+        for index, flag in enumerate(flags):
+            if flag.startswith("--initial_model="):
+                flags[index] = f"--initial_model={of_study(flag.partition('=')[2])}"
+        arguments = ["bin/train", f"--flagfile={ROOT / 'configs' / file}", *flags, f"--workdir={folder}"]
+        config = PROGRAM.read(arguments)[0]
+        train(config, athe_tf.data.load(config.dataset), Workdir(folder), write=lambda *_, **__: None)
+    return load_model(folder / "final.keras")
+
+
+def of_study(run: str) -> pathlib.Path:
+    """The file of a CIFAR-10 model."""
+    return find_model(ROOT / "results" / "cifar10_mini" / run)
+
+
+def fitted(build, name: str, state: pathlib.Path) -> keras.Model:
+    """A network that this file defines, trained on the clean digits for 15 epochs."""
+    keras.utils.set_random_seed(0)
+    net, path = build(), state / "models" / f"{name}.weights.h5"
+    if path.exists():
+        net.load_weights(path)
+        return net
+    x, y = athe_tf.data.load("digits").train.arrays(None)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile("adam", loss)
+    net.fit(x, y, epochs=15, batch_size=64, verbose=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    net.save_weights(path)
+    return net
+
+
+def k_winners(share: float):
+    """A network whose activation keeps the largest entries of each layer only (Xiao et al., 2020)."""
+
+    def winners(h):
+        rows = keras.ops.reshape(h, (keras.ops.shape(h)[0], -1))
+        count = max(int(share * rows.shape[1]), 1)
+        least = keras.ops.top_k(rows, count)[0][:, -1:]
+        return keras.ops.reshape(keras.ops.where(rows >= least, rows, 0.0), keras.ops.shape(h))
+
+    def build():
+        layers = keras.layers
+        inputs = keras.Input((8, 8, 1))
+        h = inputs
+        for filters, stride in ((16, 1), (32, 2), (64, 2)):
+            h = layers.BatchNormalization()(layers.Conv2D(filters, 3, stride, "same")(h))
+            h = layers.Lambda(winners, output_shape=h.shape[1:])(h)
+        h = layers.Lambda(winners, output_shape=(128,))(layers.Dense(128)(layers.Flatten()(h)))
+        return keras.Model(inputs, layers.Dense(10)(h))
+
+    return build
+
+
+def on_code():
+    """A small network for images with 10 channels."""
+    layers = keras.layers
+    steps = [layers.Conv2D(f, 3, s, "same", activation="relu") for f, s in ((16, 1), (32, 2), (64, 2))]
+    dense = [layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dense(10)]
+    return keras.Sequential([keras.Input((8, 8, 1)), Thermometer(), *steps, *dense])
+
+
+class Thermometer(keras.layers.Layer):
+    """Every pixel as ten bits, of which as many are 1 as its level says; with `soft`, with a gradient."""
+
+    soft = False
+
+    def call(self, inputs):
+        heights = 10 * inputs - tf.range(10, dtype=tf.float32)
+        return tf.clip_by_value(heights, 0.0, 1.0) if self.soft else tf.cast(heights > 0.5, tf.float32)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], 10)
+
+
+def on_soft_code(net: keras.Model):
+    """The network behind the soft code: where the reference takes its gradients."""
+    soft = Thermometer()
+    soft.soft = True
+
+    def logits(x):
+        h = soft(x)
+        for layer in net.layers[1:]:
+            h = layer(h)
+        return h
+
+    return logits
+
+
+def rounded(bits: int):
+    """Pixels of so many bits."""
+    return lambda x: tf.round(x * (2**bits - 1)) / (2**bits - 1)
+
+
+def _cosines() -> np.ndarray:
+    place = np.arange(8)
+    basis = np.cos(np.pi * (2 * place + 1) * place[:, np.newaxis] / 16) / 2
+    basis[0] /= np.sqrt(2)
+    return basis.astype("float32")
+
+
+def jpeg(step: float):
+    """The cosine transform of 8 x 8 blocks, rounded to multiples of a step that grows with the frequency."""
+    basis = _cosines()
+    steps = (step * (1 + np.add.outer(np.arange(8), np.arange(8)))).astype("float32")[..., np.newaxis]
+
+    def compressed(x):
+        spectrum = tf.einsum("ui,vj,nijc->nuvc", basis, basis, x)
+        kept = tf.round(spectrum / steps) * steps
+        return tf.clip_by_value(tf.einsum("ui,vj,nuvc->nijc", basis, basis, kept), 0.0, 1.0)
+
+    return compressed
+
+
+def shattered(x):
+    """The image, with a ripple of 0.005 whose slope is five times that of the image."""
+    return x + 0.005 * tf.sin(1000.0 * x)
+
+
+@tf.custom_gradient
+def reversed_gradient(x):
+    """The image, with a gradient that points the other way and is a fifth longer."""
+    return tf.identity(x), lambda upstream: -1.2 * upstream
+
+
+def odd(x):
+    """Whether an image has more high frequencies than clean digits and their noise have."""
+    rough = tf.reduce_mean(tf.abs(x[:, 1:] - x[:, :-1]), axis=[1, 2, 3])
+    return rough > 0.36
+
+
+def rows(state: pathlib.Path) -> dict:
+    """What makes each row; nothing is trained or loaded before it is called."""
+
+    def of(name):
+        return lambda: Row(victim(trained(name, state)), healthy=True)
+
+    def overfitted(name, twin):
+        return lambda: Row(victim(trained(name, state)), victim(trained(twin, state)))
+
+    def behind(name, function, randomized=False):
+        def make():
+            net = victim(trained(name, state))
+            defended = Victim(lambda x: net.logits(function(x)), num_classes=10)
+            plain = Victim(lambda x: tf.add_n([defended.logits(x)] * EOT_SAMPLES), num_classes=10)
+            return Row(defended, plain if randomized else net, randomized)
+
+        return make
+
+    def changed(name, function, dataset="digits"):
+        """The logits of a network, changed by a function of `(logits of the network, images)`."""
+
+        def make():
+            net = victim(trained(name, state))
+            return Row(Victim(lambda x: function(net.logits, x), num_classes=10), net, dataset=dataset)
+
+        return make
+
+    def dropped(logits, x):
+        return logits(x * tf.cast(tf.random.uniform(tf.shape(x)) > 0.2, tf.float32))
+
+    def cancelling(logits, x):
+        return (logits(x) + logits(reversed_gradient(x))) / 2
+
+    def detecting(logits, x):
+        return tf.where(odd(x)[:, tf.newaxis], 20.0 * tf.one_hot([3], 10), logits(x))
+
+    def thermometer():
+        net = fitted(on_code, "thermometer", state)
+        return Row(victim(net), Victim(on_soft_code(net), num_classes=10))
+
+    def winners(share):
+        def make():
+            net = fitted(k_winners(share), f"k_winners_{share:g}", state)
+            return Row(victim(net), victim(trained("standard", state)))
+
+        return make
+
+    def of_cifar(name):
+        return lambda: Row(victim(load_model(of_study(name))), dataset="cifar10", healthy=True)
+
+    def overfitted_cifar(name, twin):
+        def make():
+            source = victim(load_model(of_study(twin)))
+            return Row(victim(trained(name, state)), source, dataset="cifar10")
+
+        return make
+
+    noise = lambda x: x + tf.random.normal(tf.shape(x), stddev=0.1)  # noqa: E731
+    return {
+        "digits, PGD-AT": of("pgd_at"),
+        "digits, PGD-AT, HE": of("pgd_at_he"),
+        "digits, FastAT": of("fast_at"),
+        "digits, FastAT, HE": of("fast_at_he"),
+        "digits, FreeAT": of("free_at"),
+        "digits, N-FGSM": of("n_fgsm"),
+        "digits, ALP, HE": of("alp_he"),
+        "digits, standard training": of("standard"),
+        **{f"CIFAR-10, {name}": of_cifar(name) for name in CIFAR_RUNS},
+        "one step from zero": overfitted("overfit_zero", "fast_at"),
+        "one step from zero, HE": overfitted("overfit_zero_he", "fast_at_he"),
+        "one step from zero, epsilon 0.3": overfitted("overfit_zero_strong", "fast_at"),
+        "one step of 3 epsilon": overfitted("overfit_large_step", "fast_at"),
+        "CIFAR-10, one step from zero": overfitted_cifar("cifar_zero", "fast_at_seed0"),
+        "CIFAR-10, one step of 2 epsilon": overfitted_cifar("cifar_large_step", "fast_at_seed1"),
+        "k-winners, a fifth": winners(0.2),
+        "k-winners, a tenth": winners(0.1),
+        "rounded to 8 bits": behind("fast_at", rounded(8)),
+        "rounded to 4 bits": behind("fast_at", rounded(4)),
+        "rounded to 2 bits": behind("standard", rounded(2)),
+        "thermometer code": thermometer,
+        "JPEG-like": behind("fast_at", jpeg(0.1)),
+        "dropout of pixels": lambda: changed("fast_at", dropped)()._replace(randomized=True),
+        "noise": behind("fast_at", noise, randomized=True),
+        "logits / 1000": changed("fast_at", lambda logits, x: logits(x) / 1000),
+        "logits x 10": changed("fast_at", lambda logits, x: logits(x) * 10),
+        "logits x 10,000": changed("fast_at", lambda logits, x: logits(x) * 10_000),
+        "shattered gradients": behind("fast_at", shattered),
+        "cancelling ensemble": changed("fast_at", cancelling),
+        "detector of odd images": changed("fast_at", detecting),
+    }
+
+
+def attacks_of(column: str, row: Row, epsilon: float) -> tuple[Victim, list[Attack]]:
+    """`(what is attacked, the attacks)` of a cell."""
+    if column == "two-phase":
+        return row.target, [TwoPhase(epsilon)]
+    if column != "reference":
+        column = "autoattack-rand" if column == "autoattack" and row.randomized else column
+        return row.target, [athe_tf.attacks.get(column, epsilon=epsilon)]
+    if row.source is None:
+        return row.target, [athe_tf.attacks.get("apgd-ce-100x5", epsilon=epsilon)]
+    through = row.target.replace(source=row.source)
+    return through, [athe_tf.attacks.get(name, epsilon=epsilon) for name in ("apgd-dlr-50x2", "cr")]
+
+
+def measured(name: str, column: str, make, images: dict, state: pathlib.Path, batch_size: int) -> dict:
+    """What the attacks of a cell found, from the state folder once it is there."""
+    file = state / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.{column}.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    row = make()
+    target, attacks = attacks_of(column, row, RADII[row.dataset])
+    results = [attack.run(target, *images[row.dataset], batch_size=batch_size) for attack in attacks]
+    notes = [note for note in results[0].notes if not note.startswith("This is 'swift'")]
+    found = {
+        "healthy": row.healthy,
+        "attacks": [repr(attack) for attack in attacks],
+        "robust": np.logical_and.reduce([~result.success for result in results]).astype(int).tolist(),
+        "passes": float(sum(result.passes.mean() for result in results)),
+        "warnings": notes,
+    }
+    file.write_text(json.dumps(found))
+    keras.backend.clear_session()
+    return found
+
+
+def line(name: str, cells: dict[str, dict]) -> tuple:
+    """A row of the table."""
+    robust = {column: np.array(cell["robust"], bool) for column, cell in cells.items()}
+    truth = np.logical_and.reduce(list(robust.values()))
+    share = {column: f"{100 * flags.mean():.1f}" for column, flags in robust.items()}
+    above = 100 * (robust["swift"].mean() - truth.mean())
+    warnings = cells["swift"]["warnings"]
+    within = above <= TOLERANCE
+    fine = within and not warnings if cells["swift"]["healthy"] else within or bool(warnings)
+    passes = [f"{cells[column]['passes']:,.0f}" for column in ("swift", "autoattack")]
+    return (
+        name, *(share[column] for column in COLUMNS), f"{100 * truth.mean():.1f}", f"{above:+.1f}",
+        len(warnings) or "-", " : ".join(passes), int((robust["swift"] & ~robust["two-phase"]).sum()),
+        "yes" if fine else "NO",
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Measures, and prints the table and the warnings."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--state", type=pathlib.Path, required=True, help="a folder for models and results")
+    parser.add_argument("--rows", default=".*", help="a regular expression: only rows whose name matches")
+    parser.add_argument("--columns", default=",".join(COLUMNS), help="only these are measured")
+    parser.add_argument("--images", type=int, default=300)
+    parser.add_argument("--batch_size", type=int, default=300)
+    parser.add_argument("--data_dir")
+    arguments = parser.parse_args()
+    arguments.state.mkdir(parents=True, exist_ok=True)
+    made = rows(arguments.state)
+    chosen = {name: make for name, make in made.items() if re.fullmatch(arguments.rows, name)}
+    images = {}
+    for dataset in RADII:
+        if any(("CIFAR" in name) == (dataset == "cifar10") for name in chosen):
+            splits = athe_tf.data.load(dataset, data_dir=arguments.data_dir)
+            images[dataset] = splits.test.arrays(arguments.images)
+    found: dict[str, dict] = {name: {} for name in chosen}
+    for name, make in chosen.items():
+        for column in arguments.columns.split(","):
+            found[name][column] = measured(name, column, make, images, arguments.state, arguments.batch_size)
+    if arguments.columns != ",".join(COLUMNS):
+        return
+    head = (
+        "model", *COLUMNS, "truth", "swift above truth", "warnings of swift", "passes of swift : AutoAttack",
+        "two-phase, not swift", "holds",
+    )  # fmt: skip
+    print(table([head, *(line(name, cells) for name, cells in found.items())]), "\n")
+    for name, cells in found.items():
+        for warning in cells["swift"]["warnings"]:
+            print(f"- {name}: {warning}")
+
+
+if __name__ == "__main__":
+    main()
