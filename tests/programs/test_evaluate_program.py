@@ -340,8 +340,9 @@ def test_another_norm_than_that_of_training_is_a_warning(folder, tmp_path, monke
         assert call(monkeypatch, *flags, f"--norm={norm}", f"--output={tmp_path / norm}") == 0
         stored = json.loads((tmp_path / norm / "evaluation.json").read_text())
         assert [one["id"] for one in stored["warnings"] if one["id"] == "training-norm"] == warned
-    standard = EvaluationJob(EvaluateConfig(), run("standard", framework="standard"), "")
-    assert standard._other_norm("l2") == []
+    standard = run("standard", framework="standard")
+    job = EvaluationJob(EvaluateConfig(model=str(standard.folder)), standard, "")
+    assert job._other_norm("l2") == []
     of_zoo = EvaluationJob(EvaluateConfig(model="zoo:cifar10-fast-at-he-wrn10-1"), None, "")
     assert "trained in linf and attacked in l1" in of_zoo._other_norm("l1")[0]
 
