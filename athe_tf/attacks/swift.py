@@ -1,6 +1,7 @@
 """Swift: a cascade for every day, at about a tenth of AutoAttack's passes. It is not AutoAttack."""
 
 import math
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -139,7 +140,7 @@ class Swift(Cascade):
         )
         if not self.threat.sparse:
             return [ConstraintRelaxation(*ball), APGDT(*ball, n_targets=self.n_targets), fab]
-        sparse = {"steps": SPARSE_STEPS, "larger_epsilon": True}
+        sparse: dict[str, Any] = {"steps": SPARSE_STEPS, "larger_epsilon": True}
         again = APGD(*ball, steps=LAST_STEPS, restarts=LAST_STARTS, larger_epsilon=True)
         again.name = MORE_STARTS
         return [APGD(*ball, **sparse), MarginAPGDT(*ball, n_targets=self.n_targets, **sparse), fab, again]
