@@ -4,6 +4,7 @@ from .corruptions.apply import corrupt
 from .folder import FileSet
 from .images import ImageSet, ImageSource
 from .loading import load
+from .mapped import MappedSet
 from .mixed import MixedSet, with_extra
 from .names import AUGMENTATIONS
 from .splits import Splits
@@ -15,6 +16,7 @@ __all__ = [
     "Files",
     "ImageSet",
     "ImageSource",
+    "MappedSet",
     "MixedSet",
     "RandomResizedCrop",
     "Splits",

@@ -73,6 +73,16 @@ class ImageSource:
         """
         raise NotImplementedError
 
+    def exposure(self, batch_size: int, epochs: int) -> dict[str, dict[str, float]]:
+        """For each kind of images, how many a training sees, how many of them are different ones, how often.
+
+        Example:
+
+        >>> athe_tf.data.load("digits").train.exposure(128, epochs=20)
+        {'own': {'seen': 23040, 'unique': 1197, 'times': 19.25}}
+        """
+        return {"own": seen_of(epochs * self.steps_per_epoch(batch_size) * batch_size, len(self))}
+
     def _shuffled(self, key, batch_size, skipped):
         """Dataset of `(ids, payload)` batches of one epoch without its first `skipped` batches.
 
@@ -172,6 +182,11 @@ class ImageSource:
         total = tf.data.INFINITE_CARDINALITY if epochs is None else max(0, epochs * steps - start_step)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(total))
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
+
+
+def seen_of(seen: int, size: int) -> dict[str, float]:
+    """What `exposure` says of one kind of images; all of them are seen before any is repeated."""
+    return {"seen": seen, "unique": min(seen, size), "times": round(seen / size, 2)}
 
 
 def chosen_part(size: int, count: int | None) -> np.ndarray:

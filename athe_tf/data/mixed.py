@@ -2,19 +2,19 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from athe_tf.data import npz
-from athe_tf.data.images import ImageSet, ImageSource, as_float, parallel_map, with_options
+from athe_tf.data.images import ImageSource, as_float, parallel_map, seen_of, with_options
+from athe_tf.data.mapped import MappedSet
 from athe_tf.data.mixing import Mixing, part_of
-from athe_tf.data.npz import EXTRA_IMAGES, EXTRA_LABELS, Archive
 from athe_tf.data.options import AugmentationOptions
 from athe_tf.data.splits import Splits
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.images_and_labels import SAME_CLASSES, check_classes, check_images, check_labels
+from athe_tf.utils.images_and_labels import check_images
 from athe_tf.utils.options import make_options
 from athe_tf.utils.rng import fold
 
@@ -42,26 +42,35 @@ class MixedSet(ImageSource):
     Args:
         own: The training images.
         extra: More images, labeled by a model or a generator.
-        fraction: The fraction of extra images in a batch, between 0 and 1.
+        fraction: The fraction of extra images in a batch: larger than 0 and at most 1.
+        smoothing: Label smoothing of the extra images; labels are then probabilities. Defaults to 0.
+        later: `(epoch, fraction)`: another fraction from this epoch on. Defaults to `()`: no change.
     """
 
-    def __init__(self, own: ImageSource, extra: ImageSource, fraction: float):
-        check(0 < fraction < 1, f"`fraction` must lie between 0 and 1. Received: fraction={fraction}.")
+    def __init__(
+        self, own: ImageSource, extra: ImageSource, fraction: float, smoothing: float = 0.0, later=()
+    ):
+        for value in (fraction, *later[1:]):
+            check(0 < value <= 1, f"`fraction` must lie in (0, 1]. Received: fraction={value}.")
         check(
             tuple(own.image_shape) == tuple(extra.image_shape),
             f"Extra images must have the shape of the others, {tuple(own.image_shape)}. "
             f"Received: {tuple(extra.image_shape)}.",
         )
-        self.own = own
-        self.extra = extra
-        self.fraction = fraction
+        self.own, self.extra, self.fraction = own, extra, fraction
+        self.smoothing, self.later = smoothing, tuple(later)
         self.image_shape, self.num_classes = own.image_shape, own.num_classes
 
     def __len__(self) -> int:
         return len(self.own)
 
     def __repr__(self) -> str:
-        return f"MixedSet({self.own!r}, {self.extra!r}, fraction={self.fraction:g})"
+        return f"MixedSet({self.own!r}, {self.extra!r}, {self._settings()})"
+
+    def _settings(self) -> str:
+        """The fraction, and what else differs from the default."""
+        given = {"smoothing": self.smoothing, "later": self.later}
+        return ", ".join([f"fraction={self.fraction:g}", *(f"{n}={v}" for n, v in given.items() if v)])
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
         """The set's own images, in order, for evaluation."""
@@ -73,16 +82,60 @@ class MixedSet(ImageSource):
 
     def fingerprint(self) -> str:
         """The fingerprints of both sets, and the fraction."""
-        return f"{self.own.fingerprint()}, and {self.fraction:g} extra of {self.extra.fingerprint()}"
+        settings = self._settings().removeprefix("fraction=")
+        return f"{self.own.fingerprint()}, and {settings} extra of {self.extra.fingerprint()}"
+
+    def exposure(self, batch_size: int, epochs: int) -> dict[str, dict[str, float]]:
+        """As `ImageSource.exposure`, with the extra images."""
+        total = epochs * self.steps_per_epoch(batch_size)
+        phases = self._phases(batch_size, total)
+        extra = sum((end - first) * few for first, end, few in phases)
+        own = total * batch_size - extra
+        return {"own": seen_of(own, len(self.own)), "extra": seen_of(extra, len(self.extra))}
+
+    def _phases(self, batch_size: int, total: int | None) -> list[tuple]:
+        """`(first step, step after the last, extra images per batch)` of each fraction."""
+        few = round(self.fraction * batch_size)
+        if not self.later:
+            return [(0, total, few)]
+        change = int(self.later[0] * self.steps_per_epoch(batch_size))
+        change = change if total is None else min(change, total)
+        return [(0, change, few), (change, total, round(self.later[1] * batch_size))]
 
     def stream(
         self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1), **options
     ) -> tf.data.Dataset:
         """As `ImageSource.stream`, with `round(fraction * batch_size)` extra images in every batch."""
-        total = None if epochs is None else max(0, epochs * self.steps_per_epoch(batch_size) - start_step)
-        few = round(self.fraction * batch_size)
+        chosen = make_options(AugmentationOptions, options, "`stream`")
+        mixing = Mixing(chosen, seed, batch_size, self.num_classes) if chosen.mixes else None
+        total = None if epochs is None else epochs * self.steps_per_epoch(batch_size)
+        before: tuple[int, ...] = (0, 0)
+        dataset = None
+        for first, end, few in self._phases(batch_size, total):
+            counts, sources = (batch_size - few, few), (self.own, self.extra)
+            self._check_counts(batch_size, few)
+            # Each set goes on where the phase before has ended.
+            pairs = zip(before, counts, sources, strict=True)
+            steps, before = [_steps(first, *each) for each in pairs], counts
+            begin = max(first, start_step)
+            if end is not None and begin >= end:
+                continue
+            streams = [
+                source.stream(count, seed=key, augmentation=augmentation, start_step=step + begin - first)
+                for source, count, key, step in zip(
+                    sources, counts, (seed, fold(seed, _EXTRA)), steps, strict=True
+                )
+                if count
+            ]
+            phase = tf.data.Dataset.zip(*streams).enumerate(begin)
+            phase = parallel_map(phase, self._join(counts, mixing, part))
+            phase = phase if end is None else phase.take(end - begin)
+            dataset = phase if dataset is None else dataset.concatenate(phase)
+        return with_options(tf.data.Dataset.range(0) if dataset is None else dataset)
+
+    def _check_counts(self, batch_size: int, few: int) -> None:
         check(
-            0 < few < batch_size,
+            few > 0 and (few < batch_size or self.fraction == 1 or self.later[1:] == (1,)),
             f"A batch must contain images of both sets. Received: batch_size={batch_size}, "
             f"fraction={self.fraction}. Use larger batches.",
         )
@@ -90,22 +143,36 @@ class MixedSet(ImageSource):
             few <= len(self.extra),
             f"A batch needs {few} extra images, but there are {len(self.extra)}. Use a smaller `fraction`.",
         )
-        rest = {"augmentation": augmentation, "start_step": start_step}
-        own = self.own.stream(batch_size - few, seed=seed, **rest)
-        extra = self.extra.stream(few, seed=fold(seed, _EXTRA), **rest)
-        order = interleaved(batch_size - few, few)
 
-        chosen = make_options(AugmentationOptions, options, "`stream`")
-        mixing = Mixing(chosen, seed, batch_size, self.num_classes) if chosen.mixes else None
+    def _join(self, counts, mixing: Mixing | None, part):
+        """A function from a step and the batches of both sets, or of one, to part of the whole batch."""
+        kinds = [number for number, count in enumerate(counts) if count]
+        order = interleaved(*counts) if len(kinds) == 2 else None
 
         def join(step, batches):
-            joined = [tf.gather(tf.concat(pair, axis=0), order) for pair in zip(*batches, strict=True)]
+            images, labels = zip(*(batches if len(kinds) == 2 else [batches]), strict=True)
+            if self.smoothing:
+                labels = [
+                    (1 - share) * tf.one_hot(y, self.num_classes) + share / self.num_classes
+                    for y, share in zip(labels, (self.smoothing * kind for kind in kinds), strict=True)
+                ]
+            joined = [tf.concat(values, axis=0) for values in (images, labels)]
+            if order is not None:
+                joined = [tf.gather(values, order) for values in joined]
             if mixing is not None:
                 joined = mixing(step, *joined)
             return tuple(part_of(values, part) for values in joined)
 
-        dataset = parallel_map(tf.data.Dataset.zip(own, extra).enumerate(start_step), join)
-        return with_options(dataset if total is None else dataset.take(total))
+        return join
+
+
+def _steps(done: int, before: int, batch_size: int, source: ImageSource) -> int:
+    """The step of batches of one size that follows so many of the size before."""
+    if not done or not before or not batch_size:
+        return 0
+    passes, rest = divmod(done, len(source) // before)
+    per_pass = len(source) // batch_size
+    return passes * per_pass + min(-(-rest * before // batch_size), per_pass)
 
 
 def interleaved(many: int, few: int) -> list[int]:
@@ -116,39 +183,46 @@ def interleaved(many: int, few: int) -> list[int]:
 
 
 def with_extra(
-    splits: Splits, path: str | pathlib.Path, fraction: float, labels_by: Callable | None = None
+    splits: Splits,
+    path: str | pathlib.Path | Sequence,
+    fraction: float,
+    labels_by: Callable | None = None,
+    smoothing: float = 0.0,
+    later=(),
 ) -> Splits:
-    """The same data set with the images of a file added to every training batch.
+    """The same data set with the images of one or more files added to every training batch.
 
     Example:
 
     >>> np.savez("extra.npz", image=np.zeros([100, 8, 8, 1], "uint8"), label=np.zeros([100], int))
     >>> splits = athe_tf.data.with_extra(athe_tf.data.load("digits"), "extra.npz", fraction=0.5)
     >>> splits.train.extra
-    ImageSet(100 images of shape (8, 8, 1), uint8)
+    MappedSet(100 images of shape (8, 8, 1) in 1 arrays, uint8)
 
     Args:
         splits: The data set.
         path: A NumPy archive with `image`, `[N, H, W, C]`, uint8 or float in [0, 1], and `label`, integers
-            `[N]`, which may be left out if a model gives the labels. Published files of generated CIFAR
-            images use these names.
-        fraction: The fraction of extra images in a batch.
+            `[N]`, which may be left out if a model gives the labels; published files of generated CIFAR
+            images use these names. Or `NAME.npy` with images, and labels in `NAME.label.npy`. Or a list of
+            files. What is not compressed (`numpy.savez`, `numpy.save`) stays on disk, whatever its size.
+        fraction: The fraction of extra images in a batch, at most 1.
         labels_by: A function from images `[N, H, W, C]` in [0, 1] to logits. Its predictions replace the
             labels of the file. Defaults to `None`: use the labels of the file.
+        smoothing, later: As in `MixedSet`.
     """
-    npz.check_extra_file(path, labels_by is not None)
-    with Archive(path) as archive:
-        images = archive.read(EXTRA_IMAGES)
-        if labels_by is None:
-            labels = archive.read(EXTRA_LABELS)
-    check_images(images, EXTRA_IMAGES)
-    if labels_by is not None:
-        labels = predictions(labels_by, images)
-    check_labels(labels, len(images), EXTRA_LABELS)
-    check_classes(labels, splits.num_classes, EXTRA_LABELS, SAME_CLASSES)
     if splits.train is None:
         raise InputError(f"The data set '{splits.name}' has no training images to mix extra ones with.")
-    return dataclasses.replace(splits, train=MixedSet(splits.train, ImageSet(images, labels), fraction))
+    images, labels = [], []
+    for file in [path] if isinstance(path, str | pathlib.Path) else path:
+        npz.check_extra_file(file, labels_by is not None)
+        x, *given = npz.extra_arrays(file, labels_by is not None)
+        # All values of small files, which are read soon anyway.
+        check_images(x if x.nbytes < npz.BELIEVED_BYTES else x[:1000], npz.EXTRA_IMAGES)
+        y = given[0] if labels_by is None else predictions(labels_by, x)
+        images.append(x)
+        labels.append(y)
+    extra = MappedSet(images, labels, splits.num_classes)
+    return dataclasses.replace(splits, train=MixedSet(splits.train, extra, fraction, smoothing, later))
 
 
 def predictions(model: Callable, images: np.ndarray, batch_size: int = 256) -> np.ndarray:

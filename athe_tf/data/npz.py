@@ -66,7 +66,7 @@ class Archive:
     def __exit__(self, *exception) -> None:
         self._zip.close()
 
-    def declared(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+    def declared(self, name: str, in_memory: bool = True) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of an array, without reading it; raises `InputError` if it cannot be read."""
         info = self._members[name]
         check(
@@ -75,7 +75,7 @@ class Archive:
         )
         try:
             with self._zip.open(info) as file:
-                shape, dtype = _header(file)
+                shape, dtype, _ = _header(file)
                 size = math.prod(shape) * dtype.itemsize
                 stored = info.file_size - file.tell()
         # Damaged headers make NumPy and the zip reader raise a dozen kinds of errors.
@@ -92,9 +92,10 @@ class Archive:
             f"{stored:,} bytes in the file. Save it again.",
         )
         check(
-            size < available_memory(),
+            not in_memory or size < available_memory(),
             f"The array `{name}` of {self.path} does not fit in memory: {size / 2**30:.1f} GiB. Save fewer "
-            "images, or convert them to a TensorFlow Datasets set.",
+            "images, or convert them to a TensorFlow Datasets set; extra images need no memory in a file of "
+            "`numpy.savez`, which does not compress.",
         )
         check(
             size < BELIEVED_BYTES or size < LARGEST_RATIO * info.compress_size,
@@ -113,6 +114,19 @@ class Archive:
         except Exception as error:
             raise self._unreadable(f"`{name}`: {first_line(error)}") from error
 
+    def map(self, name: str) -> np.ndarray:
+        """As `read`, but a memory map, whatever its size, if the archive is not compressed."""
+        info = self._members[name]
+        if info.compress_type != zipfile.ZIP_STORED:
+            return self.read(name)
+        shape, dtype = self.declared(name, in_memory=False)
+        with open(self.path, "rb") as file:
+            # The header of a member is 30 bytes and two fields, whose lengths are the last of those bytes.
+            file.seek(info.header_offset + 26)
+            file.seek(int.from_bytes(file.read(2), "little") + int.from_bytes(file.read(2), "little"), 1)
+            order = "F" if _header(file)[2] else "C"
+            return np.memmap(self.path, dtype, "r", file.tell(), shape, order)
+
     def _unreadable(self, reason: str) -> InputError:
         return InputError(
             f"The data file {self.path} is not a NumPy archive, or it is truncated. Expected a file written "
@@ -120,13 +134,13 @@ class Archive:
         )
 
 
-def _header(file) -> tuple[tuple[int, ...], Any]:
+def _header(file) -> tuple[tuple[int, ...], Any, bool]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    shape, columns_first, dtype = read(file)
     if any(side < 0 for side in shape):
         raise ValueError(f"a negative shape {shape}")
-    return shape, dtype
+    return shape, dtype, columns_first
 
 
 def available_memory() -> int:
@@ -147,8 +161,37 @@ def check_file(path: str | pathlib.Path) -> None:
             rules.check_classes(labels, classes, f"y_{part}", rules.SAME_CLASSES)
 
 
+def extra_arrays(path: str | pathlib.Path, labelled_by_model: bool) -> list[np.ndarray]:
+    """The images of a file, and the labels if no model gives them; memory maps where it is not compressed."""
+    path, count = pathlib.Path(path).expanduser(), 1 if labelled_by_model else 2
+    if path.suffix == ".npy":
+        try:
+            return [np.load(each, mmap_mode="r", allow_pickle=False) for each in _npy_files(path)[:count]]
+        except Exception as error:
+            raise InputError(f"{path} is not an array of `numpy.save`: {first_line(error)}.") from error
+    with Archive(path) as archive:
+        return [archive.map(name) for name in (EXTRA_IMAGES, EXTRA_LABELS)[:count]]
+
+
+def _npy_files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    return path, path.with_suffix(".label.npy")
+
+
 def check_extra_file(path: str | pathlib.Path, labelled_by_model: bool) -> None:
-    """Raises `InputError` unless `path` is an archive of extra images, with labels if no model gives them."""
+    """Raises `InputError` unless `path` is an archive of extra images, or a `.npy` file of them.
+
+    Labels must be there if no model gives them.
+    """
+    path = pathlib.Path(path).expanduser()
+    if path.suffix == ".npy":
+        for file, remedy in zip(
+            _npy_files(path), ("Save images with `numpy.save`", "Save labels there"), strict=True
+        ):
+            check(
+                file.is_file() or (labelled_by_model and file != path),
+                f"No such file of extra images or labels. Received: '{file}'. {remedy}, or use an .npz file.",
+            )
+        return
     with Archive(path) as archive:
         keys = archive.names
     check(

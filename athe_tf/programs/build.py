@@ -36,7 +36,8 @@ def make_splits(config: TrainConfig):
     if config.extra_data is None:
         return splits
     labels_by = None if config.extra_labels_by is None else load_model(config.extra_labels_by)
-    return data.with_extra(splits, config.extra_data, config.extra_fraction, labels_by)
+    settings = config.extra_fraction, labels_by, config.extra_smoothing, config.extra_later
+    return data.with_extra(splits, config.extra_data.split(","), *settings)
 
 
 def make_net(config: TrainConfig, splits) -> keras.Model:

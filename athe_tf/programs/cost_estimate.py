@@ -42,6 +42,7 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
     rows = [
         ("run", f"{config.framework}, {config.model} ({weights:,} weights), head {config.head}"),
         ("data", f"{config.dataset}, {len(splits.train):,} training and {validation:,} validation images"),
+        ("images", described_exposure(splits.train.exposure(config.batch_size, config.epochs))),
         ("steps", f"{steps:,} per epoch, {config.epochs} epochs, {steps * config.epochs:,} in total"),
         (
             "passes per step",
@@ -71,6 +72,20 @@ def bfloat16_row(config: TrainConfig, splits, seconds: float) -> list[tuple[str,
     there, note = seconds_per_step(make_trainer(other, splits), other, splits)
     advice = "add --precision=mixed_bfloat16" if there < seconds else "float32 is faster here"
     return [("in bfloat16", f"{there:.3g} ({note}), {seconds / there:.2f} times as fast: {advice}")]
+
+
+def described_exposure(kinds: dict) -> str:
+    """What `ImageSource.exposure` says, in words.
+
+    Example:
+
+    >>> described_exposure({"own": {"seen": 2000, "unique": 500, "times": 4.0}})
+    '2,000 own seen, 500 unique, 4 times each'
+    """
+    return "; ".join(
+        f"{each['seen']:,} {kind} seen, {each['unique']:,} unique, {each['times']:g} times each"
+        for kind, each in kinds.items()
+    )
 
 
 def seconds_of_validation(config: TrainConfig, attacked: float, cost, seconds: float, images: int) -> float:

@@ -92,7 +92,9 @@ class Run:
         self.resume()
         if self.distribution.is_chief:
             fingerprint = source_fingerprint(self.config.dataset, self.config.data_dir)
-            self.workdir.claim(self.config, data_fingerprint=fingerprint, notes=self.progress.remarks)
+            seen = self.splits.train.exposure(self.config.batch_size, self.config.epochs)
+            records = {"data_fingerprint": fingerprint, "images": seen, "notes": self.progress.remarks}
+            self.workdir.claim(self.config, **records)
         if self.progress.stopped is None:
             self.fit()
         if self.progress.stopped is not None:

@@ -42,6 +42,7 @@ def option(
     choices: tuple[str, ...] | None = None,
     ge: float | None = None,
     gt: float | None = None,
+    le: float | None = None,
     lt: float | None = None,
     **metadata,
 ) -> Any:
@@ -60,6 +61,7 @@ def option(
         choices: The values that a text can have.
         ge: The smallest number.
         gt: Numbers must be larger than this.
+        le: The largest number.
         lt: Numbers must be smaller than this.
         **metadata: `runtime=True` marks what does not change the result of a run; `positional=True` takes
             what stands on the command line without dashes; `after="name"` lists it behind another option in
@@ -71,7 +73,7 @@ def option(
                 f"`{former}` of an option is now called `{name}`.", DeprecationWarning, stacklevel=2
             )
             metadata[name] = metadata.pop(former)
-    rules = {"choices": choices, "ge": ge, "gt": gt, "lt": lt}
+    rules = {"choices": choices, "ge": ge, "gt": gt, "le": le, "lt": lt}
     return dataclasses.field(default=default, metadata={"help": help, **rules, **metadata})
 
 
@@ -98,10 +100,14 @@ def check_option(options_class, name: str, value, display_name: str | None = Non
 
 
 def _bounds(rules) -> str:
-    least, above, below = (rules.get(name) for name in ("ge", "gt", "lt"))
-    if below is not None:
+    least, above, most, below = (rules.get(name) for name in ("ge", "gt", "le", "lt"))
+    if most is not None or below is not None:
         left, low = ("[", least) if above is None else ("(", above)
-        return f"lie in {left}{_number(low)}, {_number(below)})"
+        return (
+            f"lie in {left}{_number(low)}, {_number(below)})"
+            if most is None
+            else (f"lie in {left}{_number(low)}, {_number(most)}]")
+        )
     if above is not None:
         return f"be a finite number larger than {_number(above)}"
     if least is not None:
@@ -115,7 +121,7 @@ def _number(value) -> str:
 
 def _within(value, rules) -> bool:
     """Whether a number is finite and within all bounds that there are."""
-    tests = (("ge", operator.ge), ("gt", operator.gt), ("lt", operator.lt))
+    tests = (("ge", operator.ge), ("gt", operator.gt), ("le", operator.le), ("lt", operator.lt))
     finite = isinstance(value, numbers.Integral) or math.isfinite(value)  # a large integer is no float
     return finite and all(rules.get(name) is None or test(value, rules[name]) for name, test in tests)
 

@@ -72,7 +72,7 @@ def test_measuring_sees_the_own_images_alone(mixed):
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: MixedSet(labeled(9, 0), labeled(9, 0), 1.0), "`fraction` must lie between 0 and 1"),
+        (lambda: MixedSet(labeled(9, 0), labeled(9, 0), 1.1), r"`fraction` must lie in \(0, 1\]"),
         (
             lambda: MixedSet(labeled(9, 0), data.ImageSet(np.zeros((3, 5, 5, 1)), np.zeros(3, int)), 0.5),
             r"must have the shape of the others, \(4, 4, 1\). Received: \(5, 5, 1\)",
@@ -116,7 +116,7 @@ def test_unlabelled_images_get_the_predictions_of_a_model(tmp_path):
     config = TrainConfig(extra_data=str(path), extra_labels_by=str(model_path))
     splits = build.make_splits(config)
     expected = np.argmax(net(images.astype("float32") / 255), axis=1)
-    np.testing.assert_array_equal(splits.train.extra.labels, expected)
+    np.testing.assert_array_equal(splits.train.extra.labels[0], expected)
     np.testing.assert_array_equal(predictions(net, images, batch_size=7), expected)
 
 
@@ -125,8 +125,8 @@ def test_unlabelled_images_get_the_predictions_of_a_model(tmp_path):
     [
         ({"image": np.zeros((2, 8, 8, 1), "uint8")}, {}, "has no `label`.*or give a model that labels"),
         ({"x": np.zeros(2)}, {}, "has no `image`. Expected `image` and `label`"),
-        ({"image": np.zeros((2, 8, 8, 1), "uint8"), "label": np.zeros(2, int)}, {"extra_fraction": 1.0},
-         r"--extra_fraction must lie in \(0, 1\)"),
+        ({"image": np.zeros((2, 8, 8, 1), "uint8"), "label": np.zeros(2, int)}, {"extra_fraction": 1.1},
+         r"--extra_fraction must lie in \(0, 1\]"),
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_fit_is_refused_before_anything_starts(arrays, settings, message, tmp_path):
@@ -143,6 +143,22 @@ def test_labels_must_be_classes_of_the_data_set(tmp_path):
         build.make_splits(TrainConfig(extra_data=str(tmp_path / "e.npz")))
 
 
-def test_a_labeller_without_images_is_refused():
-    with pytest.raises(InputError, match="--extra_labels_by is about the images of --extra_data"):
-        TrainConfig(extra_labels_by="m.keras")
+@pytest.mark.parametrize(
+    "setting", [{"extra_labels_by": "m.keras"}, {"extra_fraction": 1.0}, {"extra_later": (2, 0.5)},
+                {"extra_smoothing": 0.1}], ids=str,
+)  # fmt: skip
+def test_settings_of_extra_images_without_any_are_refused(setting):
+    with pytest.raises(InputError, match=f"--{next(iter(setting))} is about the images of --extra_data"):
+        TrainConfig(**setting)
+
+
+@pytest.mark.parametrize("later", [(3,), (3, 1.5), (-1, 0.5)])
+def test_a_change_of_the_share_has_an_epoch_and_a_share(later, extra_file):
+    with pytest.raises(InputError, match="--extra_later is an epoch and the share from then on"):
+        TrainConfig(extra_data=str(extra_file), extra_later=later)
+
+
+def test_several_files_are_one_set_of_extra_images(extra_file):
+    config = TrainConfig(extra_data=f"{extra_file},{extra_file}", extra_fraction=1.0, extra_smoothing=0.1)
+    train = build.make_splits(config).train
+    assert len(train.extra) == 100 and next(iter(train.stream(32, seed=0)))[1].shape == (32, 10)

@@ -217,8 +217,15 @@ def check_averages(config) -> None:
 def check_images(config) -> None:
     """Extra images come from a file, sizes of images go together, and only folders have files to skip."""
     if config.extra_data is not None:
-        check_extra_file(config.extra_data, config.extra_labels_by is not None)
-    for name in ("extra_labels_by", "extra_fraction"):
+        later = config.extra_later
+        for file in config.extra_data.split(","):
+            check_extra_file(file, config.extra_labels_by is not None)
+        check(
+            not later or (len(later) == 2 and later[0] >= 0 and 0 < later[1] <= 1),
+            "--extra_later is an epoch and the share from then on, such as 6000,0.875. Received: "
+            f"{','.join(f'{number:g}' for number in later)}.",
+        )
+    for name in ("extra_labels_by", "extra_fraction", "extra_later", "extra_smoothing"):
         check(
             config.extra_data is not None or not given(config, name),
             f"--{name} is about the images of --extra_data. Received: no --extra_data. Name it.",

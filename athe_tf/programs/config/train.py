@@ -50,8 +50,16 @@ class DataOptions:
         "Augmentation; random_resized_crop_flip is ImageNet's, and crops the original images.",
         choices=tuple(AUGMENTATIONS),
     )
-    extra_data: str | None = option(None, "An .npz file with more training images: `image` and `label`.")
-    extra_fraction: float = option(0.7, "The share of --extra_data in every batch.", gt=0, lt=1)
+    extra_data: str | None = option(
+        None,
+        "Files with more training images, separated by commas: .npz with `image` and `label`, or NAME.npy "
+        "beside NAME.label.npy. What is not compressed is read as needed, and can be larger than the memory.",
+    )
+    extra_fraction: float = option(0.7, "The share of --extra_data in every batch.", gt=0, le=1)
+    extra_later: tuple[float, ...] = option(
+        (), "An epoch, and the share of --extra_data from then on, such as 6000,0.875."
+    )
+    extra_smoothing: float = option(0.0, "Label smoothing of the images of --extra_data only.", ge=0, lt=1)
     extra_labels_by: str | None = option(None, "A .keras file that labels --extra_data. [its own labels]")
 
 
