@@ -83,8 +83,15 @@ def details(summary: str, *children) -> Markup:
 Sections = Mapping[str, tuple[str, Callable[[Any], Sequence[Markup]]]]
 
 
-def page(title: str, opening: Sequence[Markup], sections: Sections, subject) -> str:
-    """A complete HTML page about a subject that loads nothing from outside; empty sections are left out."""
+# No script, no font and no image but those inside the page.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def page(title: str, opening: Sequence[Markup], sections: Sections, subject, kind: str = "page") -> str:
+    """A complete HTML page about a subject that loads nothing from outside; empty sections are left out.
+
+    `kind` is the CSS class of its content.
+    """
     made = [(anchor, heading, content(subject)) for anchor, (heading, content) in sections.items()]
     filled = [(anchor, heading, content) for anchor, heading, content in made if content]
     links = [tag("li", tag("a", heading, href=f"#{anchor}")) for anchor, heading, _ in filled]
@@ -95,14 +102,20 @@ def page(title: str, opening: Sequence[Markup], sections: Sections, subject) -> 
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
         tag("style", style()),
     )
     # Inline, because the style sheet only applies inside `.athe-tf`.
-    framed = tag("div", tag("main", *parts, class_="page"), class_="athe-tf")
+    framed = tag("div", tag("main", *parts, class_=kind), class_="athe-tf")
     return f"<!doctype html>\n{tag('html', head, tag('body', framed, style='margin:0'), lang='en')}\n"
+
+
+def fragment(*children) -> Markup:
+    """Content with its style sheet, for a notebook."""
+    return tag("div", tag("style", style()), *children, class_="athe-tf fragment")
 
 
 def style() -> Markup:

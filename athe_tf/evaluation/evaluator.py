@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,6 +52,9 @@ def evaluate(
     seed: int = CommonOptions.seed,
     checks: bool = CommonOptions.checks,
     verbose: int = 0,
+    name: str | None = None,
+    dataset: str | None = None,
+    class_names: Sequence[str] | None = None,
     options: EvaluationOptions | None = None,
 ) -> Result:
     """Measures how robust a model is.
@@ -83,6 +87,9 @@ def evaluate(
             take about 400 passes of 200 images and 20 passes of 500. Defaults to `True`.
         verbose: 1 shows the progress on standard error: a bar on a terminal, else lines. Defaults
             to 0: nothing.
+        name: The name of the model in the result. Defaults to the model's own.
+        dataset: The name of the data in the result. Defaults to `"data"`.
+        class_names: The names of the classes, in the order of their numbers. Defaults to numbers.
         options: Less common settings: further radii, resuming, corruptions, cross-checks with other packages.
 
     Returns:
@@ -91,6 +98,7 @@ def evaluate(
     counts: dict[str, Any] = {"max_examples": max_examples, "batch_size": batch_size, "seed": seed}
     check_arguments(CommonOptions, **counts)
     options = options or EvaluationOptions()
+    options = dataclasses.replace(options, name=name or options.name, dataset=dataset or options.dataset)
     display = ProgressDisplay() if verbose else None
     if display is not None:
         options = display.added_to(options)
@@ -119,12 +127,19 @@ def evaluate(
         labels=labels,
         images_fingerprint=f"{len(images)} images, digest {inputs.images_digest}",
         classes=inputs.num_classes,
+        class_names=_class_names(class_names, inputs.num_classes),
         protocol=chosen.name if attacks is None else None,
         settings={"batch_size": batch_size, "max_examples": max_examples, **options.chosen()},
     )
     shard = _shard(options, inputs)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # who wants a state was told above that the model has no digest
+        digest = {} if inputs.model_digest is None else {"digest": inputs.model_digest}
+    result.judge = {"name": result.model, **digest}  # type: ignore[assignment, typeddict-item]
+    if victim.source is not victim:
+        result.gradient_source = {"name": victim.source.name}
     runner = AttackRunner(inputs, state, options.max_passes, shard or WHOLE)
     _run_attacks(result, runner, plan, options)
     on_eight_bits = attack_eight_bits(result, runner)
@@ -148,6 +163,15 @@ def evaluate(
     if display is not None:
         display.clear()
     return result
+
+
+def _class_names(names: Sequence[str] | None, classes: int) -> list[str] | None:
+    check(
+        names is None or len(names) == classes,
+        f"Expected one name per class in `class_names`. Received: {len(names or ())} names for a model with "
+        f"{classes} classes.",
+    )
+    return None if names is None else [str(one) for one in names]
 
 
 def _protocol(attacks, protocol: str | None) -> Protocol:

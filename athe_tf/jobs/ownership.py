@@ -103,8 +103,9 @@ def remove_files(folder, *names: str) -> None:
 
 
 def _names_us(value) -> bool:
-    return isinstance(value, dict) and (
-        "athe_tf" in value or (isinstance(value.get("versions"), dict) and "athe_tf" in value["versions"])
+    return isinstance(value, dict) and any(
+        isinstance(part, dict) and "athe_tf" in part
+        for part in (value, value.get("versions"), value.get("properties"))
     )
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import itertools
 import os
 import re
 import sys
@@ -28,6 +29,8 @@ from athe_tf.version import __version__
 #: Errors of the operating system that another path or other permissions fix.
 USER_FIXABLE = {errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 USER_FIXABLE |= {errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS}
+#: The exit code if a requirement is not met.
+NOT_MET = 3
 FULL_REMEDY = "Free some space, and give the same command again."
 MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."
 _INSTALLED = "athe-tf-"
@@ -86,6 +89,7 @@ class Flag:
         item: The type of the items of a tuple.
         default: The default, for the manual.
         choices: The values that a text can have.
+        repeated: Whether a flag that is given several times has all of its values; else the last one counts.
     """
 
     name: str
@@ -94,6 +98,7 @@ class Flag:
     item: type = str
     default: Any = None
     choices: tuple[str, ...] | None = None
+    repeated: bool = False
 
     def define(self, values: flags.FlagValues) -> None:
         """Defines the flag in absl, with the default `None`: the dataclass has the defaults."""
@@ -109,6 +114,9 @@ class Flag:
             ),
         }
         parser = parsers.get(self.kind, flags.ArgumentParser())
+        if self.repeated:
+            flags.DEFINE_multi(parser, flags.ArgumentSerializer(), self.name, None, self.help, values)
+            return
         flags.DEFINE(parser, self.name, None, self.help, values, flags.ArgumentSerializer())
 
     def manual(self) -> list[str]:
@@ -129,6 +137,7 @@ def flags_of(options_class) -> list[Flag]:
             item_type(options_class, field.name),
             None if field.default is dataclasses.MISSING else field.default,
             field.metadata.get("choices"),
+            field.metadata.get("repeated", False),
         )
         for field in dataclasses.fields(options_class)
         if not field.metadata.get("positional") and field.metadata.get("flag", True)
@@ -231,6 +240,11 @@ class Program:
             return None, {}
         given = {flag.name: values[flag.name].value for flag in own}
         given = {name: value for name, value in given.items() if value is not None}
+        given |= {
+            flag.name: tuple(itertools.chain(*given[flag.name]))
+            for flag in own
+            if flag.repeated and flag.name in given
+        }
         if self._positional is not None:
             given[self._positional.name] = tuple(rest)
         elif rest:

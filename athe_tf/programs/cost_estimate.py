@@ -10,6 +10,7 @@ from athe_tf.programs.build import make_trainer, make_validation_attack
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.programs.precision import convolution_times, on_accelerator
+from athe_tf.report.comparison import aligned
 from athe_tf.utils.number_format import format_duration
 
 # A step that would take longer is measured on fewer images and scaled.
@@ -86,6 +87,23 @@ def described_exposure(kinds: dict) -> str:
         f"{each['seen']:,} {kind} seen, {each['unique']:,} unique, {each['times']:g} times each"
         for kind, each in kinds.items()
     )
+
+
+def describe_attacks(stay: float, costs) -> str:
+    """What `plan_evaluation` returns, as text: passes, time and memory of every attack, with bounds."""
+    rows = [["attack", "passes", "at least", "at most", "time", "at least", "at most"]]
+    ran = [(label, cost) for label, not_run, cost in costs if not_run is None]
+    for label, (fewest, usual, most) in [*ran, ("all attacks", sum(cost for _, cost in ran))] if ran else []:
+        numbers = [f"{one[:2].sum():,.0f}" for one in (usual, fewest, most)]
+        rows.append([label, *numbers, *(format_duration(one[2]) for one in (usual, fewest, most))])
+    absent = [f"{label} is not run: {not_run}" for label, not_run, _ in costs if not_run is not None]
+    # ru_maxrss counts KiB on Linux.
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    remarks = [
+        f"At least: all images fall at the first step. At most: all stay. Here {stay:.0%} withstand PGD-10.",
+        f"Time on this machine, without sanity checks. Memory: {memory:.1f} GiB at most while measuring.",
+    ]
+    return "\n".join([*aligned(rows), "", *absent, *remarks])
 
 
 def seconds_of_validation(config: TrainConfig, attacked: float, cost, seconds: float, images: int) -> float:

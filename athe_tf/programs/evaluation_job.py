@@ -16,17 +16,19 @@ from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import STATE, check_ours, check_state_folder, remove_state
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.command_line import print_line, warnings_as_lines, with_program_names
+from athe_tf.programs.command_line import NOT_MET, print_line, warnings_as_lines, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.fields import picked
 from athe_tf.programs.config.serialization import as_flags
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, find_model, is_imported, load_images
+from athe_tf.report.gate import is_met, judge
+from athe_tf.report.reading import SavedEvaluation, as_saved
 from athe_tf.report.writing import WRITTEN, write
 from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.results.notices import Notice
 from athe_tf.saving.names import PREFIX, in_zoo
-from athe_tf.utils.errors import check
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import values_of
 
 
@@ -39,12 +41,14 @@ class EvaluationJob:
         training_run: The run that the model belongs to, if any.
         command: The command that repeats the evaluation.
         settings: The devices of this machine. Defaults to all GPUs, or the CPU.
+        baseline: The evaluation of the shipped model, to compare with.
     """
 
     config: EvaluateConfig
     training_run: Workdir | None
     command: str
     settings: DistributionSettings = dataclasses.field(default_factory=lambda: DistributionSettings("auto"))
+    baseline: SavedEvaluation | None = None
 
     def open(self) -> None:
         """Starts TensorFlow, and reads the model and the images."""
@@ -66,7 +70,7 @@ class EvaluationJob:
         self.victim = open_model(config.model, input_range=config.input_range, **several).victim
         with warnings_as_lines("bin/evaluate"):
             self.images, splits = load_images(config, config.split)
-        self.num_classes = splits.num_classes
+        self.num_classes, self.class_names = splits.num_classes, splits.class_names
         of_model, of_images = self.victim.num_classes, self.num_classes
         check(
             of_model is None or of_images <= of_model,
@@ -125,6 +129,8 @@ class EvaluationJob:
             counts = f"The model has {result.classes} classes and the data set has {self.num_classes}."
             result.warnings.append(Notice(f"{counts} Was the model trained on it?", id="fewer-classes"))
         result.warnings += self._other_norm(result.norm)
+        if result.classes == len(self.class_names or ()):
+            result.class_names = list(self.class_names)
         result.command = self.command
         result.run = None if self.training_run is None else str(self.training_run.folder)
         return result
@@ -145,6 +151,42 @@ class EvaluationJob:
         )
         return [Notice(text, id="training-norm")]
 
+    def plan(self) -> str:
+        """Passes, seconds and memory of every attack, as text."""
+        from athe_tf.evaluation.plan import plan_evaluation
+        from athe_tf.programs.cost_estimate import describe_attacks
+
+        config = self.config
+        check(
+            not config.is_converted, "--plan is for models with gradients. Plan the evaluation of the parent."
+        )
+        options = EvaluationOptions(**values_of(LessCommonOptions, config))
+        with warnings_as_lines("bin/evaluate"):
+            stay, costs = plan_evaluation(
+                self.victim, self.images, options, **values_of(CommonOptions, config)
+            )
+        return describe_attacks(stay, costs)
+
+    def show(self, result, output: pathlib.Path | None) -> int:
+        """Judges the result, writes it to the output folder, prints it; returns the exit code."""
+        problem = None
+        try:
+            result.requirements = judge(as_saved(result), self.config, self.baseline)
+        except InputError as error:
+            problem = error  # what attacks found in hours is written before
+        if output is not None:
+            result.save(output)
+            write(dataclasses.replace(as_saved(result, folder=output), baseline=self.baseline))
+            remove_state(output / STATE)
+        printed = print_line(result)
+        if output is not None:
+            print_line(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
+        if problem is not None:
+            raise problem
+        if not is_met(result.requirements):
+            return NOT_MET
+        return 0 if printed or output is not None else 1
+
 
 @contextlib.contextmanager
 def open_output(folder) -> Iterator[pathlib.Path]:
@@ -155,19 +197,6 @@ def open_output(folder) -> Iterator[pathlib.Path]:
     with locked_folder(folder, STATE):
         tempfile.TemporaryFile(dir=folder).close()
         yield folder
-
-
-def show(result, output: pathlib.Path | None) -> int:
-    """Writes the result to the output folder, then prints it; returns the exit code."""
-    if output is not None:
-        result.save(output)
-        write(result, output)
-        remove_state(output / STATE)
-    printed = print_line(result)
-    if output is None:
-        return 0 if printed else 1
-    print_line(f"\nWritten to {output}: open {output / 'report.html'} in a browser.")
-    return 0
 
 
 def repeat_command(config: EvaluateConfig) -> str:

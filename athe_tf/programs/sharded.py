@@ -29,7 +29,7 @@ from athe_tf.jobs.shard import Shard
 from athe_tf.programs.command_line import print_line, warn_user, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.serialization import check_types, differences, with_tuples
-from athe_tf.programs.evaluation_job import EvaluationJob, open_output, show
+from athe_tf.programs.evaluation_job import EvaluationJob, open_output
 from athe_tf.programs.heartbeat import Heartbeat
 from athe_tf.programs.interruption import RESTART_ALL
 from athe_tf.programs.workdir import is_imported
@@ -265,7 +265,7 @@ def run_worker(job: EvaluationJob, config: EvaluateConfig, cluster: Cluster) -> 
         except ShardLost as error:
             warn_user("bin/evaluate", error)
             return RESTART_ALL
-        code = show(job.evaluate(output / STATE, shards=[one.state for one in folders]), output)
+        code = job.show(job.evaluate(output / STATE, shards=[one.state for one in folders]), output)
         for folder in folders:
             folder.remove()
     return code

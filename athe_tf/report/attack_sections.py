@@ -5,17 +5,20 @@ Each section is a function that returns its content, empty if the evaluation has
 
 from typing import Literal
 
-import numpy as np
-
-from athe_tf.drawing.charts import Bar, Series, bar_chart, column_chart, figure, line_chart
+from athe_tf.drawing.charts import Bar, bar_chart, column_chart, figure
 from athe_tf.drawing.markup import Markup, details, join, notes, shaded, side_by_side, table, tag
-from athe_tf.drawing.plot import Axis, number_axis, share_axis
+from athe_tf.report.comparison import CLEAN as CLEAN_COLUMN
+from athe_tf.report.comparison import WORST as WORST_COLUMN
+from athe_tf.report.comparison import difference
 from athe_tf.report.format import count, decimal, interval_text, percent, points, sentence
+from athe_tf.report.gate import against
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.attack_outcome import AttackOutcome
-from athe_tf.results.file_format import Corruptions, CurvePoint
+from athe_tf.results.charts import CLEAN, WORST, accuracy_figure, curve_figure, shown_first
+from athe_tf.results.file_format import Corruptions
 from athe_tf.results.result import Result
 from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence, majority_sentence
+from athe_tf.utils.errors import InputError
 from athe_tf.utils.number_format import format_duration, format_number
 
 # Passes are averages over the images that were attacked.
@@ -23,8 +26,6 @@ HEAD = (
     "", "accuracy", "95% interval", "epsilon", "time", "forward passes per image",
     "backward passes per image", "median norm", "adversarial at 8 bits",
 )  # fmt: skip
-# Numbers of the colors of the bars.
-ATTACKED, WORST, CLEAN, OUTSIDE = 0, 1, 4, 5
 MOST_CLASSES = 20
 
 
@@ -33,31 +34,9 @@ def attacks(evaluation: SavedEvaluation) -> list[Markup]:
     result = evaluation.result
     if not result.attacks:
         return []
-    caption = (
-        "Share of images that are classified correctly, clean and under attack. Whiskers are 95% confidence "
-        "intervals (Wilson). In the worst case, an image counts only if it survives every attack."
-    )
-    chart = bar_chart(bars(result), "Accuracy by attack")
     sentences = majority_sentence(result), eight_bit_sentence(result.eight_bit)
     texts = [tag("p", text) for text in sentences if text]
-    return [figure(chart, caption), attack_tables(result), *texts, remarks(result)]
-
-
-def bars(result: Result) -> list[Bar]:
-    """Clean, every attack that was run, and the worst case; other epsilons are shown by the curve."""
-    attacked = [
-        Bar(result.label(one), one.accuracy, one.interval, ATTACKED if one.in_worst_case else OUTSIDE)
-        for one in result.ran
-        if shown_first(one, result)
-    ]
-    share, interval = result.worst_case_accuracy, result.worst_case_interval
-    total = [] if share is None else [Bar("worst case", share, interval, WORST)]
-    return [Bar("clean", result.clean_accuracy, result.clean_interval, CLEAN), *attacked, *total]
-
-
-def shown_first(attack: AttackOutcome, result: Result) -> bool:
-    """Whether an attack is in the chart and the first table; other epsilons have their own curve."""
-    return result.at_headline(attack) or not result.curve
+    return [accuracy_figure(result), attack_tables(result), *texts, remarks(result)]
 
 
 def attack_tables(result: Result) -> Markup:
@@ -125,6 +104,33 @@ def remarks(result: Result) -> Markup:
     return notes(found)
 
 
+def baseline(evaluation: SavedEvaluation) -> list[Markup]:
+    """The model beside the baseline, over the attacks that both have."""
+    if evaluation.baseline is None:
+        return []
+    try:
+        before, after = against(evaluation, evaluation.baseline)
+    except InputError as error:
+        return [tag("p", error)]
+    found = difference(before, after)
+    columns = [CLEAN_COLUMN, *before.common, WORST_COLUMN]
+    cells = [(name, before.cell(name), after.cell(name)) for name in columns]
+    rows = [
+        [name, str(one), str(other), f"{100 * (other.mean - one.mean):+.2f}"]
+        for name, one, other in cells
+        if one and other
+    ]
+    head = ("accuracy in %", "before", "after", "change in points")
+    about = f"The baseline is {evaluation.baseline.result.model}. Worst case: {found.text}."
+    changed = [("Newly broken images", found.broken), ("Newly robust images", found.rescued)]
+    folded = [
+        details(f"{name}: {len(which)}", tag("p", ", ".join(map(str, which))))
+        for name, which in changed
+        if which
+    ]
+    return [tag("p", about), table(head, rows, caption="Before and after, on the same images"), *folded]
+
+
 def conversion(evaluation: SavedEvaluation) -> list[Markup]:
     """A file for another runtime beside its parent, the model that it was made of."""
     result, found = evaluation.result, evaluation.result.conversion
@@ -148,64 +154,11 @@ def curve(evaluation: SavedEvaluation) -> list[Markup]:
     curve = sorted(result.curve, key=lambda point: point["epsilon"])
     if len(curve) < 2:
         return []
-    highest = curve[-1]["epsilon"]
-    series = [worst_case(curve), *minimum_norms(result, highest)]
-    spoken = ", ".join(f"{percent(p['accuracy'], 1)} at {format_number(p['epsilon'])}" for p in curve)
-    marker = (result.epsilon, "headline epsilon") if 0 < result.epsilon <= highest else None
-    axis = epsilon_axis([p["epsilon"] for p in curve], result.norm)
-    chart = line_chart(series, axis, share_axis(""), f"Accuracy over epsilon: {spoken}", marker)
-    caption = (
-        "Share of images that survive every attack of that epsilon, with 95% confidence intervals. Gradient "
-        "masking often shows here: the curve does not reach zero."
-    )
-    if len(series) > 1:
-        caption += (
-            " Minimum-norm attacks give a whole curve each: the share of images whose perturbation is longer "
-            "than epsilon."
-        )
     rows = [
         [format_number(p["epsilon"]), percent(p["accuracy"]), interval_text(p["interval"])] for p in curve
     ]
     numbers = table(("epsilon", "accuracy", "95% interval"), rows, caption="The points of the curve")
-    return [side_by_side(figure(chart, caption, [one.name for one in series]), numbers)]
-
-
-def worst_case(curve: list[CurvePoint], name: str = "worst case") -> Series:
-    """The curve with its intervals."""
-    band = [(p["epsilon"], p["interval"][0], p["interval"][1]) for p in curve]
-    return Series(name, [(p["epsilon"], p["accuracy"]) for p in curve], band)
-
-
-def minimum_norms(result: Result, highest: float) -> list[Series]:
-    """The accuracy at every epsilon up to `highest`, for each minimum-norm attack in the same norm."""
-    at_headline = [a for a in result.ran if result.at_headline(a) and a.norm in (None, result.norm)]
-    return [
-        Series(attack.name, survivors(attack.norms, highest), dots=False)
-        for attack in at_headline
-        if attack.norms is not None and len(attack.norms)
-    ]
-
-
-def survivors(norms, highest: float, points: int = 65) -> list[tuple[float, float]]:
-    """The share of images whose norm is larger than epsilon; an infinite one means that none was found.
-
-    Example:
-
-    >>> survivors([0.0, 0.1, 0.3, float("inf")], highest=0.2, points=3)
-    [(0.0, 0.75), (0.1, 0.5), (0.2, 0.5)]
-    """
-    grid = [highest * step / (points - 1) for step in range(points)]
-    return [(at, float(np.mean(np.asarray(norms) > at))) for at in grid]
-
-
-def epsilon_axis(epsilons, norm: str) -> Axis:
-    """Ticks at round numbers, or at multiples of 1/255 if the epsilons are such."""
-    title, highest = f"epsilon ({norm})", max(epsilons)
-    if any("/255" in format_number(value) for value in epsilons):
-        pixels = number_axis(0.0, 255 * highest, title)
-        ticks = [(value / 255, f"{text}/255" if value else "0") for value, text in pixels.ticks]
-        return Axis(0.0, highest, ticks, title)
-    return number_axis(0.0, highest, title)
+    return [side_by_side(curve_figure(result), numbers)]
 
 
 def classes(evaluation: SavedEvaluation) -> list[Markup]:
@@ -224,14 +177,18 @@ def classes(evaluation: SavedEvaluation) -> list[Markup]:
     key, name, _ = series[-1]
     chosen = lowest(seen, found[key])
     weakest = min(seen, key=found[key].__getitem__)  # type: ignore[arg-type]
-    caption = f"The weakest class ({name}) is {weakest}, with {percent(found[key][weakest], 1)}."
+    caption = (
+        f"The weakest class ({name}) is {result.class_name(weakest)}, with {percent(found[key][weakest], 1)}."
+    )
     if len(chosen) < len(seen):
         caption += f" Shown are the {len(chosen)} lowest of {len(seen)} classes."
     groups = [(name, color, [found[key][number] for number in chosen]) for key, name, color in series]
-    chart = column_chart([str(number) for number in chosen], groups, f"Accuracy by class. {caption}", "class")
+    chart = column_chart(
+        [result.class_name(number) for number in chosen], groups, f"Accuracy by class. {caption}", "class"
+    )
     picture = figure(chart, caption, [one[1] for one in series], boxes=[one[2] for one in series])
     rows = [
-        [str(number), *(points(found[key][number]) for key, _, _ in series), count(images)]
+        [result.class_name(number), *(points(found[key][number]) for key, _, _ in series), count(images)]
         for number, images in enumerate(found["count"])
     ]
     head = ("class", *(f"{name} %" for _, name, _ in series), "images")

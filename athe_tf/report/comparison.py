@@ -9,8 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from athe_tf.drawing.charts import Bar, bar_chart, figure
+from athe_tf.drawing.figures import Figure
+from athe_tf.drawing.markup import fragment, notes, side_by_side, table, tag
 from athe_tf.report.format import NOTHING, plural, points, value_text
 from athe_tf.report.reading import SavedEvaluation, default_settings
+from athe_tf.results import charts
 from athe_tf.results.intervals import interval_of, mcnemar, paired_interval, seeds_interval
 from athe_tf.results.result import Result
 from athe_tf.utils.errors import check
@@ -198,6 +202,20 @@ class Comparison:
             head,
             *([row.label, *(str(row.cell(c) or NOTHING) for c in self.columns)] for row in self.rows),
         ]
+
+    def plot(self) -> Figure:
+        """Clean and worst-case accuracy of every model."""
+        drawn = []
+        for series, column in ((charts.CLEAN, CLEAN), (charts.WORST, WORST)):
+            found = [(row.label, row.cell(column)) for row in self.rows]
+            bars = [Bar(label, cell.mean, cell.bounds, series) for label, cell in found if cell]
+            drawn += [figure(bar_chart(bars, column), f"{column.capitalize()} accuracy.")] if bars else []
+        return Figure(side_by_side(*drawn))
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.grid
+        texts = [*map(str, self.differences), *self.notes, *self.warnings]
+        return fragment(table(["", *head[1:]], rows, caption=head[0]), tag("p", self.verdict), notes(texts))
 
     def __str__(self) -> str:
         tables: list[str] = []

@@ -12,16 +12,15 @@ import numpy as np
 from athe_tf.drawing.charts import Series, figure, histogram, line_chart, reliability_chart
 from athe_tf.drawing.markup import Markup, details, scrolling, side_by_side, table, tag
 from athe_tf.drawing.plot import number_axis, share_axis
-from athe_tf.drawing.png import data_uri, encode
-from athe_tf.report.format import NOTHING, decimal, percent, sentence, value_text
+from athe_tf.drawing.png import data_uri
+from athe_tf.report.format import NOTHING, percent, sentence, value_text
 from athe_tf.report.reading import SavedEvaluation
+from athe_tf.results.charts import example_cards, shrunk, thinned, triple
 from athe_tf.results.file_format import AngleCounts, Check
 from athe_tf.results.text_table import tally
 
 SIGNS = {"passed": "✓", "failed": "✗", "not run": NOTHING}
 MOST_EXAMPLES = 12
-# Larger images are reduced to at most this many pixels per side: twelve rows of three stay below 2 MB.
-MOST_PIXELS = 112
 ANGLES: tuple[tuple[str, Literal["true", "nearest_wrong"]], ...] = (
     ("true class", "true"),
     ("nearest wrong class", "nearest_wrong"),
@@ -48,7 +47,9 @@ def sanity(evaluation: SavedEvaluation) -> list[Markup]:
         f"{tally(checks)}. A model with masked gradients looks robust to weak attacks; these checks look for "
         "signs of that. If one fails, do not rely on the accuracy yet."
     )
-    return [tag("p", intro), tag("ul", *map(check_line, checks), class_="checks")]
+    lines = tag("ul", *map(check_line, checks), class_="checks")
+    passed = all(check["status"] != "failed" for check in checks)
+    return [tag("p", intro), details("All checks", lines) if passed else lines]
 
 
 def check_line(check: Check) -> Markup:
@@ -72,65 +73,40 @@ def rounded(value):
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
+def epsilon(evaluation: SavedEvaluation) -> list[Markup]:
+    """One sentence about the radius, and a perturbation of that size."""
+    result, examples = evaluation.result, evaluation.examples
+    if not examples or len(examples["clean"]) == 0:
+        return []
+    clean, size = np.asarray(examples["clean"][0], "float64"), result.epsilon
+    direction = np.random.default_rng(0).choice([-1.0, 1.0], clean.shape)
+    length = {"linf": 1.0, "l2": float(np.sqrt(clean.size)), "l1": float(clean.size)}.get(result.norm, 1.0)
+    changed = np.clip(clean + direction * size / length, 0, 1)
+    each = f"{255 * size / length:.3g} of 255 levels"
+    meaning = {
+        "linf": f"every color of every pixel may change by at most {each}",
+        "l2": f"all changes together have at most this length: {each} each, if all pixels change alike",
+        "l1": f"all changes add up to at most this: {each} each, if all pixels change alike",
+    }.get(result.norm, "it is the largest size of a change")
+    text = f"{sentence(result.norm)} {result.epsilon_text} means: {meaning}. The noise here has that size."
+    pictures = [
+        (shrunk(clean), "clean", "A clean image"),
+        (shrunk(changed), f"with noise of {result.norm} {result.epsilon_text}", "The same image with noise"),
+        (thinned(0.5 + changed - clean), "the noise, on gray", "The noise on gray, not amplified"),
+    ]
+    return [tag("p", text), tag("div", triple(pictures), class_="examples")]
+
+
 def images(evaluation: SavedEvaluation) -> list[Markup]:
     """Adversarial examples: clean image, adversarial image, and their amplified difference."""
     examples = evaluation.examples
     if not examples or len(examples["clean"]) == 0:
         return []
-    cards = [example(examples, position) for position in range(len(examples["clean"]))[:MOST_EXAMPLES]]
     intro = (
         "The clean and the adversarial image with the predicted class, and their difference: gray where "
         "nothing changed, and amplified so that the largest change is black or white."
     )
-    return [tag("p", intro), tag("div", *cards, class_="examples")]
-
-
-def example(examples: dict, position: int) -> Markup:
-    """One example: three pictures and a line of text."""
-    clean, adversarial = (np.asarray(examples[key][position], "float64") for key in ("clean", "adversarial"))
-    difference, factor = amplified(clean, adversarial)
-    names = ("attack", "label", "clean_prediction", "adversarial_prediction")
-    attack, label, before, after = (str(examples[name][position]) for name in names)
-    magnified = f"difference \N{MULTIPLICATION SIGN}{factor:.2g}"
-    pictures = [
-        (shrunk(clean), f"clean: {before}", f"Clean image of class {label}"),
-        (shrunk(adversarial), f"{attack}: {after}", f"The same image after {attack}, classified as {after}"),
-        (thinned(difference), magnified, "Their difference, amplified"),
-    ]
-    figures = [
-        tag("figure", tag("img", src=data_uri(encode(image)), alt=alt), tag("figcaption", text))
-        for image, text, alt in pictures
-    ]
-    heading = f"class {label}, perturbation {decimal(float(examples['norm'][position]))}"
-    return tag("div", tag("h3", heading), tag("div", *figures, class_="triple"), class_="example")
-
-
-def amplified(clean: np.ndarray, adversarial: np.ndarray) -> tuple[np.ndarray, float]:
-    """The difference around mid-gray, and the factor that makes its largest value black or white."""
-    difference = adversarial - clean
-    largest = float(np.max(np.abs(difference)))
-    if not (math.isfinite(largest) and largest > 0):
-        return np.full_like(clean, 0.5), 1.0
-    # From mid-gray, a change of 0.5 is black or white.
-    factor = 0.5 / largest
-    return 0.5 + factor * difference, factor
-
-
-def shrunk(image: np.ndarray) -> np.ndarray:
-    """An image of at most `MOST_PIXELS` per side: the means of square blocks."""
-    block = _block(image)
-    height, width = (size - size % block for size in image.shape[:2])
-    blocks = image[:height, :width].reshape(height // block, block, width // block, block, -1)
-    return blocks.mean(axis=(1, 3))
-
-
-def thinned(image: np.ndarray) -> np.ndarray:
-    """Every n-th pixel: means of a perturbation would fade it to gray."""
-    return image[:: _block(image), :: _block(image)]
-
-
-def _block(image: np.ndarray) -> int:
-    return max(1, math.ceil(max(image.shape[:2]) / MOST_PIXELS))
+    return [tag("p", intro), example_cards(evaluation.result, MOST_EXAMPLES)]
 
 
 def angles(evaluation: SavedEvaluation) -> list[Markup]:

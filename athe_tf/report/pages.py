@@ -3,25 +3,28 @@
 from collections.abc import Sequence
 
 from athe_tf.drawing import markup
-from athe_tf.drawing.charts import Bar, bar_chart, figure, line_chart
-from athe_tf.drawing.markup import Markup, join, side_by_side, table, tag
+from athe_tf.drawing.charts import figure, line_chart
+from athe_tf.drawing.markup import Markup, join, table, tag
 from athe_tf.drawing.plot import share_axis
 from athe_tf.report import attack_sections, model_sections
-from athe_tf.report.comparison import CLEAN, WORST, Comparison, Row, settings_of, varying_settings
+from athe_tf.report.comparison import Comparison, Row, settings_of, varying_settings
 from athe_tf.report.format import NOTHING, interval_text, plural, points, sentence, threat_line, value_text
 from athe_tf.report.reading import SavedEvaluation, as_saved
+from athe_tf.results import charts
 from athe_tf.results.result import Result
-from athe_tf.results.text_table import tally
+from athe_tf.results.text_table import requirement_line, tally
 from athe_tf.utils.number_format import format_duration, percent
 
 #: The sections of one evaluation, in order.
 ORDER: markup.Sections = {
     "attacks": ("Accuracy by attack", attack_sections.attacks),
+    "epsilon": ("What epsilon means", model_sections.epsilon),
+    "images": ("Adversarial examples", model_sections.images),
+    "baseline": ("Before and after", attack_sections.baseline),
     "conversion": ("The file and its parent", attack_sections.conversion),
     "curve": ("Accuracy over epsilon", attack_sections.curve),
-    "sanity": ("Sanity checks", model_sections.sanity),
-    "images": ("Adversarial examples", model_sections.images),
     "classes": ("Classes", attack_sections.classes),
+    "sanity": ("Sanity checks", model_sections.sanity),
     "angles": ("Angles", model_sections.angles),
     "calibration": ("Calibration", model_sections.calibration),
     "corruptions": ("Corruptions", attack_sections.corruptions),
@@ -63,10 +66,12 @@ def opening(evaluation: SavedEvaluation) -> list[Markup]:
         for check in result.checks
         if check["status"] == "failed"
     ]
+    unmet = [requirement_line(one) for one in result.requirements if not one["met"]]
     return [
         tag("p", threat_line(result), class_="threat"),
         tag("p", result.verdict, class_="verdict"),
         markup.alert("Failed sanity checks", broken, "#sanity"),
+        markup.alert("Requirements that are not met", unmet),
         markup.alert("Warnings", [*evaluation.notes, *result.warnings]),
         markup.key_figures(headline(result)),
     ]
@@ -170,13 +175,7 @@ def which_images(images: Sequence[int]) -> str:
 
 def bars(comparison: Comparison) -> list[Markup]:
     """Clean and worst-case accuracy of every model."""
-    charts = []
-    for series, column in ((attack_sections.CLEAN, CLEAN), (attack_sections.WORST, WORST)):
-        found = [(row.label, row.cell(column)) for row in comparison.rows]
-        drawn = [Bar(label, cell.mean, cell.bounds, series) for label, cell in found if cell]
-        if drawn:
-            charts.append(figure(bar_chart(drawn, column), f"{column.capitalize()} accuracy."))
-    return [side_by_side(*charts)]
+    return [*comparison.plot().parts]
 
 
 def curves(comparison: Comparison) -> list[Markup]:
@@ -190,10 +189,8 @@ def curves(comparison: Comparison) -> list[Markup]:
     norms = {norm for _, _, norm in drawn}
     if len(drawn) < 2 or len(norms) > 1:
         return []
-    series = [attack_sections.worst_case(curve, label) for label, curve, _ in drawn]
-    axis = attack_sections.epsilon_axis(
-        [point["epsilon"] for _, curve, _ in drawn for point in curve], norms.pop()
-    )
+    series = [charts.worst_case(curve, label) for label, curve, _ in drawn]
+    axis = charts.epsilon_axis([point["epsilon"] for _, curve, _ in drawn for point in curve], norms.pop())
     chart = line_chart(series, axis, share_axis(""), "Accuracy over epsilon of all models")
     caption = (
         "Share of images that survive every attack of that epsilon. For several seeds, the first is shown."

@@ -80,6 +80,7 @@ class SavedEvaluation:
         folder: Where the evaluation was read from, or `None`.
         notes: What a reader should know about the files.
         analyses: Analyses of the model, with their pictures.
+        baseline: The evaluation of another model, such as the one shipped so far, to compare with.
     """
 
     result: Result
@@ -89,6 +90,7 @@ class SavedEvaluation:
     folder: pathlib.Path | None = None
     notes: tuple[str, ...] = ()
     analyses: tuple[SavedAnalysis, ...] = ()
+    baseline: "SavedEvaluation | None" = None
 
     @property
     def data(self) -> dict:

@@ -5,8 +5,8 @@ import io
 import re
 from collections.abc import Callable
 
-from athe_tf.report.comparison import Cell, Comparison
-from athe_tf.report.format import NOTHING, points
+from athe_tf.report.comparison import Comparison
+from athe_tf.report.format import NOTHING
 from athe_tf.report.model_card import grid, plain
 from athe_tf.version import __version__
 
@@ -31,45 +31,35 @@ def latex(text: str) -> str:
 
 def to_latex(comparison: Comparison) -> str:
     """A `table` with the rules of booktabs; its caption is the verdict."""
-
-    def cell(found: Cell | None, best: float | None) -> str:
-        if found is None:
-            return "--"
-        value = rf"\mathbf{{{points(found.mean)}}}" if found.mean == best else points(found.mean)
-        spread = "" if found.deviation is None else rf" \pm {points(found.deviation)}"
-        return f"${value}{spread}$"
-
-    columns = comparison.columns
-    rows = [
-        [latex(row.label), *(cell(row.cell(each), comparison.best(each)) for each in columns)]
-        for row in comparison.rows
-    ]
-    remarks = [str(one) for one in comparison.differences] if len(comparison.rows) > 2 else []
-    caption = [comparison.verdict, "Accuracy in percent.", *comparison.notes, *remarks, *comparison.warnings]
+    head, *rows = ([latex(cell) for cell in line] for line in comparison.grid)
+    for line, row in zip(rows, comparison.rows, strict=True):
+        for position, column in enumerate(comparison.columns, start=1):
+            cell = row.cell(column)
+            if cell is not None and cell.mean == comparison.best(column):
+                line[position] = rf"\textbf{{{line[position]}}}"
+    caption = [comparison.verdict, *comparison.notes, *comparison.warnings]
     return "\n".join([
         r"% Needs \usepackage{booktabs}.", r"\begin{table}", r"\centering",
-        rf"\caption{{{' '.join(map(latex, caption))}}}", rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
-        r"\toprule", " & ".join(["model", *map(latex, columns)]) + r" \\", r"\midrule",
+        rf"\caption{{{' '.join(map(latex, caption))}}}", rf"\begin{{tabular}}{{l{'r' * len(rows[0][1:])}}}",
+        r"\toprule", " & ".join(head) + r" \\", r"\midrule",
         *(" & ".join(row) + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}", r"\end{table}", "% ",
     ])  # fmt: skip
 
 
 def to_csv(comparison: Comparison) -> str:
     """One line per model and column, as shares of 1; differences of the worst case follow."""
-    file = io.StringIO()
-    lines = csv.writer(file, lineterminator="\n")
-    lines.writerow(["model", "measure", "mean", "deviation", "low", "high", "seeds", "athe_tf"])
+    lines: list[list] = [["model", "measure", "mean", "deviation", "low", "high", "seeds"]]
     for row in comparison.rows:
         for column in comparison.columns:
             if found := row.cell(column):
-                bounds = found.interval or ("", "")
-                spread = "" if found.deviation is None else found.deviation
-                lines.writerow(
-                    [row.label, column, found.mean, spread, *bounds, len(found.values), __version__]
-                )
+                spread, bounds = found.deviation, found.interval or (None, None)
+                lines.append([row.label, column, found.mean, spread, *bounds, len(found.values)])
     for one in comparison.differences:
         name = f"worst case minus that of {one.reference}"
-        lines.writerow([one.row, name, one.value, "", *(one.interval or ("", "")), "", __version__])
+        lines.append([one.row, name, one.value, None, *(one.interval or (None, None)), None])
+    file = io.StringIO()
+    ours = ["athe_tf", *[__version__] * (len(lines) - 1)]
+    csv.writer(file, lineterminator="\n").writerows([*line, us] for line, us in zip(lines, ours, strict=True))
     return file.getvalue()
 
 

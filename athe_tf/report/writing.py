@@ -7,6 +7,8 @@ import re
 from athe_tf.drawing.files import NEEDS_MATPLOTLIB, charts_of, svg_text, write_pdf
 from athe_tf.jobs.ownership import check_ours, signed
 from athe_tf.report.comparison import Comparison, compare
+from athe_tf.report.evidence import evidence_json, evidence_page
+from athe_tf.report.machine_files import junit, sarif
 from athe_tf.report.model_card import model_card
 from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import as_saved
@@ -17,11 +19,13 @@ from athe_tf.utils.files import FULL, replacing, write_text
 from athe_tf.utils.registry import import_optional
 
 #: The files that `write` writes next to an `evaluation.json`.
-WRITTEN = ("report.html", "model_card.md", "model_info.json")
+WRITTEN = ("report.html", "model_card.md", "model_info.json", "evidence.html", "robustness_evidence.json")
+#: And the outcome of requirements, if there are any.
+OUTCOME = ("requirements.xml", "requirements.sarif")
 
 
 def write(evaluation, folder=None) -> list[pathlib.Path]:
-    """Writes `report.html`, `model_card.md` and `model_info.json` next to an `evaluation.json`.
+    """Writes the report, model card, evidence and `model_info.json` next to an `evaluation.json`.
 
     Example:
 
@@ -40,12 +44,21 @@ def write(evaluation, folder=None) -> list[pathlib.Path]:
     place = saved.folder if folder is None else pathlib.Path(folder)
     check(place is not None, "This evaluation was not read from a folder. Name a `folder` to write to.")
     assert place is not None
-    check_ours(*(place / name for name in WRITTEN))
-    info, path = model_info(saved), place / WRITTEN[-1]
+    check_ours(*(place / name for name in (*WRITTEN, *OUTCOME)))
+    info, path = model_info(saved), place / WRITTEN[2]
     if path.exists():
         info = keep_filled_in(info, json.loads(path.read_text(encoding="utf-8")))
-    texts = signed(render(saved)), signed(model_card(saved)), json.dumps(info, indent=2, default=str) + "\n"
-    return [_write(place / name, text) for name, text in zip(WRITTEN, texts, strict=True)]
+    texts = (
+        signed(render(saved)), signed(model_card(saved)), json.dumps(info, indent=2, default=str) + "\n",
+        signed(evidence_page(saved)), evidence_json(saved),
+    )  # fmt: skip
+    written = dict(zip(WRITTEN, texts, strict=True))
+    if saved.result.requirements:
+        written |= dict(zip(OUTCOME, (signed(junit(saved)), sarif(saved)), strict=True))
+    else:
+        for name in OUTCOME:
+            (place / name).unlink(missing_ok=True)  # of other requirements
+    return [_write(place / name, text) for name, text in written.items()]
 
 
 def write_comparison(evaluations, *outputs) -> Comparison:

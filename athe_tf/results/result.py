@@ -1,7 +1,6 @@
 """What an evaluation found: per-example flags first, everything else computed from them."""
 
 import dataclasses
-import html
 import importlib.metadata
 import json
 import os
@@ -12,16 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from athe_tf.drawing.figures import Figure
+from athe_tf.drawing.markup import fragment, notes, side_by_side, tag
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.results import file_format
 from athe_tf.results.attack_outcome import AttackOutcome, derived
+from athe_tf.results.charts import accuracy_figure, accuracy_table, curve_figure, example_cards
 from athe_tf.results.file_format import FORMAT
 from athe_tf.results.intervals import interval_of, per_class, wilson_interval
 from athe_tf.results.json_files import read_json
 from athe_tf.results.notices import IN_VERDICT, UNNAMED, Notice
 from athe_tf.results.pictures import EXAMPLES, read_examples
-from athe_tf.results.text_table import text_table
-from athe_tf.utils.digests import file_digest
+from athe_tf.results.text_table import requirement_line, text_table
+from athe_tf.utils.digests import file_digest, source_digest
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import FULL, replacing, write_text
 from athe_tf.utils.number_format import format_number, parse_number
@@ -44,6 +46,7 @@ class Result:
     >>> result.worst_case_accuracy
     >>> result["pgd-20"].robust  # one flag per image
     >>> result.save("evaluation")
+    >>> result.plot()  # in a notebook; also result.show_examples()
     >>> page = athe_tf.report.render(result)
 
     Attributes:
@@ -73,7 +76,7 @@ class Result:
         threat_models: All norms with their radii, if there are more than `norm` and `epsilon`, the first.
         class_names: The names of the classes.
         images_fingerprint: A digest by which the images are recognized.
-        judge: The model that decides whether an image is classified correctly, if it is not the only one.
+        judge: The model that decides whether an image is classified correctly, with its digest if it has one.
         gradient_source: The model that attacks take gradients from, if it is not the judge.
         randomized: How many passes of a randomized model decide about an image.
         requirements: Requirements that were declared before the evaluation, and their outcome.
@@ -316,6 +319,11 @@ class Result:
         named = self.at_headline(attack) or attack.name.endswith(radius)
         return attack.name if named else attack.name + radius
 
+    def class_name(self, number: int) -> str:
+        """The name of a class, or its number if the classes have no names."""
+        named = self.class_names is not None and 0 <= number < len(self.class_names)
+        return self.class_names[number] if named else str(number)  # type: ignore[index]
+
     def of_images(self, rows: np.ndarray, warning: str) -> "Result":
         """The same with the flags of some images only, which its attacks were run on."""
         labels = None if self.labels is None else self.labels[rows]
@@ -331,8 +339,28 @@ class Result:
     def __repr__(self) -> str:
         return text_table(self)
 
+    def plot(self) -> Figure:
+        """Accuracy by attack and, with further epsilons, over epsilon."""
+        curve = [curve_figure(self)] if len(self.curve) > 1 else []
+        return Figure(side_by_side(accuracy_figure(self), *curve))
+
+    def show_examples(self, most: int = 6) -> Figure:
+        """Adversarial examples beside their clean images, with the predicted classes.
+
+        Args:
+            most: The number of examples, at most. Defaults to 6.
+        """
+        found = self.pictures is not None and len(self.pictures["clean"]) > 0
+        check(
+            found,
+            "This result has no adversarial examples to show: it has no `pictures`.",
+        )
+        return Figure(example_cards(self, most))
+
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        doubts = [f"Warning: {text}" for text in self.warnings]
+        texts = [*map(requirement_line, self.requirements), *doubts]
+        return fragment(tag("p", self.verdict), accuracy_table(self), notes(texts))
 
     def to_dict(self, folder=None) -> dict:
         """The content of `evaluation.json`; a key that does not apply is absent.
@@ -511,7 +539,8 @@ def _flags_of(text: str | None, count: int) -> np.ndarray | None:
 def versions_in_use() -> dict[str, str]:
     """The versions of athe_tf, of the packages that decide its numbers, and of Python."""
     packages = {name: _version(name) for name in ("tensorflow", "keras", "numpy")}
-    return {"athe_tf": __version__, **packages, "python": platform.python_version()}
+    ours = {"athe_tf": __version__, "source": source_digest()}
+    return {**ours, **packages, "python": platform.python_version()}
 
 
 def _version(package: str) -> str:

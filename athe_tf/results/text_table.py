@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from athe_tf.results.file_format import Check, Conversion, EightBit
+from athe_tf.results.file_format import Check, Conversion, EightBit, Requirement
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.streams import printable
 
@@ -23,6 +23,7 @@ def text_table(result: "Result") -> str:
     sentences = eight_bit_sentence(result.eight_bit), conversion_sentence(result.conversion)
     blocks = [_accuracies(result), *([text] for text in sentences if text), _cascades(result), _curve(result)]
     blocks += [_checks(result), _corruptions(result), _transfer(result), _verification(result)]
+    blocks.append([requirement_line(one) for one in result.requirements])
     blocks.append([f"Warning: {text}" for text in result.warnings])
     for block in blocks:
         lines.extend(["", *block] if block else [])
@@ -150,6 +151,18 @@ def _checks(result: "Result") -> list[str]:
             names.setdefault((check["status"], check["detail"]), []).append(check["name"])
     lines = [f"  {status}: {'; '.join(found)}. {detail}" for (status, detail), found in names.items()]
     return [f"Sanity checks: {tally(result.checks)}", *lines] if result.checks else []
+
+
+def requirement_line(one: Requirement) -> str:
+    """A requirement and its outcome.
+
+    Example:
+
+    >>> requirement_line({"requirement": "worst_case>=0.45", "met": False, "detail": "40.00%"})
+    'Requirement worst_case>=0.45 is not met: 40.00%'
+    """
+    detail = f": {one['detail']}" if one.get("detail") else ""
+    return f"Requirement {one['requirement']} is {'met' if one['met'] else 'not met'}{detail}"
 
 
 def _corruptions(result: "Result") -> list[str]:

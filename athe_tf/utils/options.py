@@ -65,7 +65,7 @@ def option(
         lt: Numbers must be smaller than this.
         **metadata: `runtime=True` marks what does not change the result of a run; `positional=True` takes
             what stands on the command line without dashes; `after="name"` lists it behind another option in
-            classes decorated with `listed`.
+            classes decorated with `listed`; `repeated=True` lets a flag be given several times.
     """
     for former, name in FORMER_BOUNDS.items():
         if former in metadata:

@@ -4,7 +4,7 @@ import pytest
 
 from athe_tf.drawing.charts import Bar
 from athe_tf.report import attack_sections
-from athe_tf.report.attack_sections import ATTACKED, CLEAN, HEAD, OUTSIDE, WORST, bars, worst_case
+from athe_tf.report.attack_sections import HEAD
 from athe_tf.report.comparison import compare
 from athe_tf.report.model_card import model_card
 from athe_tf.report.model_sections import MOST_EXAMPLES, images, lines
@@ -12,6 +12,7 @@ from athe_tf.report.pages import render, render_comparison
 from athe_tf.report.reading import SavedEvaluation, read_evaluation
 from athe_tf.report.robustbench import model_info
 from athe_tf.results.attack_outcome import AttackOutcome
+from athe_tf.results.charts import ATTACKED, CLEAN, OUTSIDE, WORST, bars, worst_case
 from athe_tf.results.result import Result
 from tests.page_parts import Page
 from tests.report_case import CONFIG, example_images, full_evaluation, small_evaluation, write_evaluation

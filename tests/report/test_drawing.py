@@ -14,9 +14,8 @@ from athe_tf.drawing import png
 from athe_tf.drawing.charts import Bar, Series, bar_chart, histogram, line_chart, reliability_chart
 from athe_tf.drawing.markup import Markup, join, shaded, table, tag
 from athe_tf.drawing.plot import Axis, Plot, number_axis, share_axis
-from athe_tf.report.attack_sections import epsilon_axis, survivors
 from athe_tf.report.format import percent, value_text
-from athe_tf.report.model_sections import MOST_PIXELS, amplified, shrunk, thinned
+from athe_tf.results.charts import MOST_PIXELS, amplified, epsilon_axis, shrunk, survivors, thinned
 from athe_tf.utils.number_format import format_duration
 
 STYLE = (pathlib.Path(athe_tf.drawing.__file__).parent / "style.css").read_text()

@@ -71,9 +71,10 @@ def page(written):
 
 
 def test_the_page_has_every_section_in_order(page):
-    assert page.sections() == list(ORDER)
+    shown = [name for name in ORDER if name != "baseline"]
+    assert page.sections() == shown
     assert [link["href"] for link in page.all("a") if link["href"] != "#sanity"] == [
-        f"#{name}" for name in ORDER if name != "sanity"
+        f"#{name}" for name in shown if name != "sanity"
     ]
 
 
@@ -106,7 +107,7 @@ def test_the_page_needs_nothing_from_outside(page, written):
 
 
 def test_pictures_and_charts_have_words(page):
-    assert len(page.all("img")) == 3 * 8 + 1 and all(image["alt"] for image in page.all("img"))
+    assert len(page.all("img")) == 3 * 8 + 3 + 1 and all(image["alt"] for image in page.all("img"))
     for picture in page.all("svg"):
         assert picture.get("aria-label") or picture.get("aria-hidden") == "true"
     assert page.all("html")[0]["lang"] == "en"
@@ -123,7 +124,9 @@ def test_a_section_is_there_only_when_its_data_is():
     for key, section in needs.items():
         without = {name: value for name, value in data.items() if name != key}
         found = Page(render(without)).sections()
-        assert section not in found and len(found) == len(ORDER) - 4  # nor images, analyses, training
+        assert (
+            section not in found and len(found) == len(ORDER) - 6
+        )  # nor pictures, a baseline, analyses, training
     assert Page(render(small_evaluation())).sections() == ["attacks", "settings"]
 
 
@@ -173,7 +176,7 @@ def test_no_text_of_an_evaluation_becomes_markup(tmp_path):
     examples = {**example_images(2), "attack": np.array([HOSTILE] * 2)}
     run = tmp_path / "run"
     write_evaluation(run, data, {**CONFIG, "model": HOSTILE}, True, examples)
-    html, card, info = athe_tf.report.write(run)
+    html, card, info = athe_tf.report.write(run)[:3]
     hostile = Page(html.read_text())
     assert not hostile.all("script") and len(hostile.all("img")) == 6
     assert not [name for _, attributes in hostile.elements for name in attributes if name.startswith("on")]
@@ -343,7 +346,7 @@ def test_a_run_that_was_trained_anew_is_left_out(tmp_path):
 def test_the_page_and_the_card_of_a_run_keep_its_notes(tmp_path):
     note = "Resumed after epoch 1, step 2, under other conditions: cores 1 (before: 2)."
     write_evaluation(tmp_path / "run", small_evaluation(), {**CONFIG, "notes": [note]})
-    page, card, _ = (path.read_text() for path in athe_tf.report.write(tmp_path / "run"))
+    page, card = (path.read_text() for path in athe_tf.report.write(tmp_path / "run")[:2])
     assert f"<p>{note}</p>" in page and page.count(note) == 1 and note in card
     # Two runs of one recipe are still one row.
     write_evaluation(tmp_path / "other", small_evaluation(), CONFIG | {"seed": CONFIG["seed"] + 1})
@@ -514,7 +517,7 @@ def test_an_evaluation_without_a_version_is_read_and_the_page_says_so(tmp_path):
     data = small_evaluation()
     del data["format"]
     folder = write_evaluation(tmp_path / "old", data)
-    page, card, _ = athe_tf.report.write(folder)
+    page, card = athe_tf.report.write(folder)[:2]
     for path in (page, card):
         assert "This evaluation has format 1" in path.read_text()
     assert "Run the evaluation again to get format 3" in str(compare([read_evaluation(folder)]))

@@ -28,9 +28,9 @@ def test_the_latex_table_has_a_cell_per_column_and_the_verdict(comparison):
     assert text.count(r"\begin{") == text.count(r"\end{") == 2
     assert r"\begin{tabular}{lrrr}" in text and text.count(r"\toprule") == text.count(r"\bottomrule") == 1
     head, *rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if " & " in line]
-    assert head == ["model", "clean", "pgd-20", "worst case"]
-    assert rows[0] == ["trades + he", r"$\mathbf{90.00} \pm 0.00$", *[r"$\mathbf{61.00} \pm 1.41$"] * 2]
-    assert rows[1] == [r"fast\_at", r"$\mathbf{90.00}$", "$50.00$", "$50.00$"]
+    assert head == [r"accuracy in \%", "clean", "pgd-20", "worst case"]
+    assert rows[0] == ["trades + he", r"\textbf{90.00 $\pm$ 0.00}", *[r"\textbf{61.00 $\pm$ 1.41}"] * 2]
+    assert rows[1] == [r"fast\_at", r"\textbf{90.00}", "50.00", "50.00"]
     assert r"\caption{trades + he is the most robust, with 61.00 $\pm$ 1.41\% in the worst case" in text
 
 

@@ -9,6 +9,7 @@ from athe_tf.evaluation.options import CommonOptions, check_peers
 from athe_tf.evaluation.protocols import get_protocol
 from athe_tf.jobs.shard import Shard
 from athe_tf.programs.config.fields import DeviceOptions, ImageOptions, flag
+from athe_tf.report.gate import GateOptions
 from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.utils.choices import RUNTIME_SUFFIXES, check_epsilon, check_input_range, parse_logit_scale
 from athe_tf.utils.errors import check
@@ -34,7 +35,9 @@ class EvaluatedModel:
 
 @listed
 @dataclasses.dataclass(frozen=True)
-class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptions, EvaluatedModel):
+class EvaluateConfig(
+    GateOptions, DeviceOptions, LessCommonOptions, CommonOptions, ImageOptions, EvaluatedModel
+):
     """An evaluation. Settings that are left out come from the training run of the model, if it has one."""
 
     substitutes: tuple[str, ...] = option(
@@ -99,6 +102,12 @@ class EvaluateConfig(DeviceOptions, LessCommonOptions, CommonOptions, ImageOptio
             "--substitutes=runs/pgd_at,runs/trades.",
         )
         self.distribution_settings()
+        self.check_gate()
+        check(
+            self.shard is None or not (self.require or self.max_drop is not None),
+            "A shard has only a part of the images, which cannot meet a requirement. Received: "
+            f"--shard={self.shard} with --require or --max_drop. Give them to bin/report --merge.",
+        )
         if self.shard is not None:
             Shard.parse(self.shard, "--shard")
         check(
