@@ -273,13 +273,14 @@ class OverfittingGuard(RunCallback):
 
 
 class EpochLine(keras.callbacks.Callback):
-    """Prints one line per epoch, for logs; on a terminal, Keras' progress bar is shown instead.
+    """Prints one line per epoch; on a terminal, below Keras' progress bar.
 
-    `status` says how far the current epoch is.
+    `status` says how far the current epoch is, and `attack` what robust accuracy is measured with.
     """
 
-    def __init__(self, epochs: int, progress: RunProgress, write: Callable = print):
+    def __init__(self, epochs: int, progress: RunProgress, write: Callable = print, attack: str = ""):
         super().__init__()
+        self.attack = f" ({attack})" if attack else ""
         self.epochs, self.progress, self.write = epochs, progress, write
         self.status = "Compiling the training step."
 
@@ -305,7 +306,8 @@ class EpochLine(keras.callbacks.Callback):
         row = self.progress.history[-1]
         left = format_duration(row["seconds"] * (self.epochs - epoch - 1))
         shown = [f"epoch {epoch + 1}/{self.epochs}", f"loss {row['loss']:.4f}"]
-        for label, name in (("clean", "val_clean_accuracy"), ("robust", "val_robust_accuracy")):
+        robust = f"robust{self.attack}"
+        for label, name in (("clean", "val_clean_accuracy"), (robust, "val_robust_accuracy")):
             if name in row:
                 shown.append(f"{label} {100 * row[name]:.1f}%")
         shown += [f"lr {row['learning_rate']:.3g}", f"{row['seconds']:.0f} s", f"{left} left"]

@@ -24,9 +24,13 @@ from athe_tf.training.adversarial_model import LOSS_NOT_FINITE, AdversarialModel
 from athe_tf.training.averaging import SWA
 from athe_tf.training.gradient_watch import GradientWatch
 from athe_tf.training.pgd_at import Standard
+from athe_tf.training.tensorboard_log import TensorBoardLog
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing
+from athe_tf.utils.number_format import format_number
 
+# Images in the log for TensorBoard.
+LOGGED = 8
 # Shown at the first Ctrl+C or SIGTERM.
 NOTICE = "stopping after this step, with a backup. Press Ctrl+C again to stop at once."
 
@@ -175,9 +179,12 @@ class Run:
 
     def _lines(self, found: list) -> contextlib.AbstractContextManager:
         """A context in which a log gets a line per epoch, and one every minute; adds a callback for it."""
+        config = self.config
+        attack = f"{config.validation_attack}, {config.norm} {format_number(config.epsilon)}"
+        line = callbacks.EpochLine(config.epochs, self.progress, self.write, attack)
         if self.bar:
+            found.append(line)
             return contextlib.nullcontext()
-        line = callbacks.EpochLine(self.config.epochs, self.progress)
         heartbeat = Heartbeat(self.write, lambda: line.status)
         line.write = heartbeat.write
         found.append(line)
@@ -216,6 +223,11 @@ class Run:
             found.append(callbacks.PeriodKeeper(self.workdir.periods, progress, config.period_ends))
         if config.early_stopping is not None:
             found.append(callbacks.EarlyStopping(config.early_stopping, progress, chosen_by))
+        if config.tensorboard and writes:
+            images = self.splits.validation or self.splits.train
+            batch = [values.numpy() for values in next(iter(images.batches(LOGGED)))]
+            log = self.workdir.folder / "tensorboard"
+            found.append(TensorBoardLog(log, *batch, self.trainer.validation_attack))
         return [*found, backup]
 
     def finish(self) -> None:

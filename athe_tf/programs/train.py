@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import sys
+import textwrap
 
 from absl import flags
 
@@ -10,15 +11,21 @@ from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.programs.command_line import Flag, Program, flags_of, print_line, warn_user, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION, RESTART_ALL
+from athe_tf.programs.recipes import recipes
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.programs.workdir import Workdir, default_workdir, find_initial_model
 from athe_tf.training.options import OPTIONS, options_of
+from athe_tf.utils.registry import import_optional
 
 EXAMPLES = """
 bin/train --flagfile=configs/digits_trades_he.flags --workdir=runs/digits
 bin/train --flagfile=configs/cifar_trades_he.flags --plan
 bin/train --flagfile=configs/cifar_trades_he.flags --data_dir=/data/tfds --seed=1
 """
+NEEDED = (
+    "A log for TensorBoard is shown by the package tensorboard, which is not installed. Install it with: pip "
+    "install 'athe_tf[tensorboard]'."
+)
 PLAN = Flag("plan", "Print steps, passes, measured seconds per step, total time and memory; then stop.")
 
 
@@ -29,6 +36,14 @@ class TrainProgram(Program):
         found = flags_of(TrainConfig)
         after = [flag.name for flag in found].index("framework") + 1
         return [*found[:after], *framework_flags(chosen_framework(arguments)), *found[after:]]
+
+    def _run(self, arguments: list[str]) -> int | None:
+        if len(arguments) > 1:
+            return super()._run(arguments)
+        recipe_names = textwrap.wrap(", ".join(recipes()), 76)
+        print_line(self.manual(arguments))
+        print_line("\n  ".join(["Recipes, for --flagfile=NAME:", *recipe_names]))
+        return 0
 
 
 def chosen_framework(arguments: list[str]) -> str:
@@ -67,6 +82,8 @@ def action(config: TrainConfig, extra: dict) -> int:
         print_line(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
     settings = config.distribution_settings().resolve()
+    if config.tensorboard:
+        import_optional("tensorboard", NEEDED)
     if config.initial_model is not None and not workdir.backup.exists():
         find_initial_model(config.initial_model)
     if extra["plan"]:

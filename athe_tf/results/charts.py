@@ -76,8 +76,8 @@ def _ends(interval) -> list[str]:
 
 def example_cards(result: "Result", most: int) -> Markup:
     """Adversarial examples: clean, adversarial, difference."""
-    examples = result.pictures or {"clean": ()}
-    shown = range(len(examples["clean"]))[:most]
+    examples = result.pictures or {}
+    shown = range(len(examples["clean"]) if examples else 0)[:most]
     return tag("div", *(example(result, examples, position) for position in shown), class_="examples")
 
 

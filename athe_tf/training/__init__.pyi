@@ -31,4 +31,5 @@ from .schedules import PerEpoch as PerEpoch
 from .schedules import Periodic as Periodic
 from .schedules import Piecewise as Piecewise
 from .schedules import make_schedule as make_schedule
+from .tensorboard_log import TensorBoardLog as TensorBoardLog
 from .trades import TRADES as TRADES

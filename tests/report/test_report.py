@@ -178,7 +178,7 @@ def test_no_text_of_an_evaluation_becomes_markup(tmp_path):
     write_evaluation(run, data, {**CONFIG, "model": HOSTILE}, True, examples)
     html, card, info = athe_tf.report.write(run)[:3]
     hostile = Page(html.read_text())
-    assert not hostile.all("script") and len(hostile.all("img")) == 6
+    assert not hostile.all("script") and len(hostile.all("img")) == 3 * 2 + 3
     assert not [name for _, attributes in hostile.elements for name in attributes if name.startswith("on")]
     assert HOSTILE in hostile.text
     # In Markdown the command is an indented block, where nothing is markup.

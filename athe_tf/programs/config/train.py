@@ -169,6 +169,11 @@ class RunOptions(DeviceOptions, ValidationOptions):
     backup_minutes: float = option(
         10.0, "Minutes between backups; one is also written at the end of every epoch.", runtime=True, ge=0
     )
+    tensorboard: bool = option(
+        False,
+        "Log metrics, adversarial examples and angles to WORKDIR/tensorboard, for TensorBoard.",
+        runtime=True,
+    )
     exact_resume: bool = option(
         False,
         "Refuse to resume a run on another number of cores or threads, device, oneDNN setting or version, "
