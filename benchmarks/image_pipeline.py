@@ -1,6 +1,11 @@
 """Images per second and core of ImageNet's input pipeline, beside torchvision's: JPEG files to float batches.
 
     python -m benchmarks.image_pipeline --images=256 --repeats=5
+    python -m benchmarks.image_pipeline --augmentations
+
+With `--augmentations`: what follows the crop and flip of images of CIFAR's shape in memory, beside the
+cheapest training step of a small network, FastAT on WRN-10-1. The ratio to the step says how many times as
+fast as that step the images are made on the same core.
 
 The process is bound to one core, and its processor time counts, decoding included. torchvision's rows need
 `pip install torch torchvision`.
@@ -18,7 +23,8 @@ import athe_tf  # noqa: E402  (chooses oneDNN before TensorFlow is imported)
 
 import numpy as np  # noqa: E402  isort: skip
 import tensorflow as tf  # noqa: E402  isort: skip
-from athe_tf.data import FileSet  # noqa: E402  isort: skip
+from athe_tf import attacks, models, training  # noqa: E402  isort: skip
+from athe_tf.data import FileSet, ImageSet  # noqa: E402  isort: skip
 from benchmarks.timing import interleaved, table  # noqa: E402  isort: skip
 from tests.models.torch_networks import import_torchvision  # noqa: E402  isort: skip
 
@@ -80,12 +86,55 @@ def consume(batches) -> None:
         assert len(images)
 
 
+# What follows crop and flip, by name.
+AUGMENTATIONS: dict[str, dict] = {
+    "crop and flip": {},
+    "crop and flip again (A/A)": {},
+    "CutMix": {"cutmix": 1.0},
+    "MixUp or CutMix": {"mixup": 0.8, "cutmix": 1.0},
+    "random erasing": {"erasing": 0.25},
+    "Cutout": {"cutout": 16},
+    "RandAugment": {"randaugment": 9.0},
+    "all of timm's recipe": {"randaugment": 9.0, "erasing": 0.25, "mixup": 0.8, "cutmix": 1.0},
+}
+
+
+def augmentations(repeats: int) -> None:
+    """Prints the table of `--augmentations`."""
+    rng, steps, size = np.random.RandomState(0), 8, 128
+    source = ImageSet(
+        rng.randint(0, 256, [steps * size, 32, 32, 3]).astype("uint8"), rng.randint(0, 10, steps * size)
+    )
+    candidates = {}
+    for name, options in AUGMENTATIONS.items():
+        batches = source.stream(size, seed=0, augmentation="pad_crop_flip", epochs=1, **options)
+        candidates[name] = lambda batches=batches: consume(batches)
+    best = interleaved(candidates, repeats, warm_up=1, clock=time.process_time)
+    attack = attacks.PGD(8 / 255, step_size=10 / 255, steps=1)
+    trainer = training.FastAT(models.build("wrn-10-1", 10), attack)
+    trainer.compile(training.TorchSGD(0.01))
+    x, y = next(iter(source.stream(size, seed=0)))
+    step = interleaved(
+        {"step": lambda: trainer.train_on_batch(x, y)}, repeats, warm_up=2, clock=time.process_time
+    )
+    rows = [("images of 32 x 32", "images/s per core", "relative", "ratio to the step")]
+    for name, seconds in best.items():
+        relative, ratio = best["crop and flip"] / seconds, steps * step["step"] / seconds
+        rows.append((name, f"{steps * size / seconds:.0f}", f"{relative:.3f}", f"{ratio:.1f}"))
+    rows.append(("a step of FastAT, WRN-10-1", f"{size / step['step']:.0f}", "", ""))
+    print(f"athe_tf {athe_tf.__version__}, TensorFlow {tf.__version__}", table(rows), sep="\n")
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--augmentations", action="store_true")
     options = parser.parse_args()
+    if options.augmentations:
+        augmentations(options.repeats)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         paths = write_photographs(folder, options.images)

@@ -9,6 +9,7 @@ from .gradient_scattering import GradientScattering, gradient_scattering
 from .hessian import Hessian, hessian
 from .landscape import Landscape, landscape
 from .linearity import Linearity, linearity
+from .overlap import Overlap, overlap
 from .perturbations import Perturbations, perturbations
 from .registry import ANALYSES, read, write
 from .result import AnalysisResult, Comparison, compare
@@ -30,6 +31,7 @@ __all__ = [
     "Hessian",
     "Landscape",
     "Linearity",
+    "Overlap",
     "Perturbations",
     "PlaneDirections",
     "TrainingSteps",
@@ -45,6 +47,7 @@ __all__ = [
     "hessian",
     "landscape",
     "linearity",
+    "overlap",
     "perturbations",
     "plane_directions",
     "read",

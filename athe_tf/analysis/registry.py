@@ -19,6 +19,7 @@ from athe_tf.analysis.gradient_scattering import GradientScattering
 from athe_tf.analysis.hessian import Hessian
 from athe_tf.analysis.landscape import Landscape
 from athe_tf.analysis.linearity import Linearity
+from athe_tf.analysis.overlap import Overlap
 from athe_tf.analysis.perturbations import Perturbations
 from athe_tf.analysis.result import AnalysisResult, Comparison, Picture
 from athe_tf.utils.errors import InputError, first_line
@@ -30,6 +31,7 @@ ANALYSES: dict[str, type[AnalysisResult]] = {
     for one in (
         GradientRatio, ClassBias, Angles, AttackWithFN, FNDirection, AttackSteps, Perturbations, Linearity,
         Hessian, Landscape, GradientScattering, DecisionMap,
+        Overlap,
     )
 }  # fmt: skip
 #: The analysis of several training runs at once.

@@ -9,6 +9,7 @@ import tensorflow as tf
 from athe_tf.data.mixing import Mixing, part_of
 from athe_tf.data.names import AUGMENTATIONS
 from athe_tf.data.options import AugmentationOptions
+from athe_tf.data.photometric import extended
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import check_images, check_labels
@@ -151,7 +152,7 @@ class ImageSource:
         """
         steps = self.steps_per_epoch(batch_size)
         chosen = make_options(AugmentationOptions, options, "`stream`")
-        augment = AUGMENTATIONS.get(augmentation)
+        augment = extended(AUGMENTATIONS.get(augmentation), chosen)
         check_integer("start_step", start_step, 0)
         if epochs is not None:
             check_integer("epochs", epochs, 1)

@@ -55,7 +55,7 @@ class MixedSet(ImageSource):
         check(
             tuple(own.image_shape) == tuple(extra.image_shape),
             f"Extra images must have the shape of the others, {tuple(own.image_shape)}. "
-            f"Received: {tuple(extra.image_shape)}.",
+            f"Received: {tuple(extra.image_shape)}. Resize them.",
         )
         self.own, self.extra, self.fraction = own, extra, fraction
         self.smoothing, self.later = smoothing, tuple(later)
@@ -107,6 +107,8 @@ class MixedSet(ImageSource):
     ) -> tf.data.Dataset:
         """As `ImageSource.stream`, with `round(fraction * batch_size)` extra images in every batch."""
         chosen = make_options(AugmentationOptions, options, "`stream`")
+        # Each set augments its images; those of both are mixed.
+        single = {"augmentation": augmentation} | options | {"mixup": 0.0, "cutmix": 0.0}
         mixing = Mixing(chosen, seed, batch_size, self.num_classes) if chosen.mixes else None
         total = None if epochs is None else epochs * self.steps_per_epoch(batch_size)
         before: tuple[int, ...] = (0, 0)
@@ -121,7 +123,7 @@ class MixedSet(ImageSource):
             if end is not None and begin >= end:
                 continue
             streams = [
-                source.stream(count, seed=key, augmentation=augmentation, start_step=step + begin - first)
+                source.stream(count, seed=key, start_step=step + begin - first, **single)
                 for source, count, key, step in zip(
                     sources, counts, (seed, fold(seed, _EXTRA)), steps, strict=True
                 )

@@ -1,7 +1,8 @@
 """What follows the crop and flip of training images, described without TensorFlow.
 
-The order is that of the published recipes, and nothing to choose: `augmentation`, then MixUp or CutMix, and
-the attack on what comes out. That is why each is an option of its own, and not a word in a list.
+The order is that of the published recipes, and nothing to choose: `augmentation`, RandAugment, random
+erasing, Cutout, then MixUp or CutMix, and the attack on what comes out. That is why each is an option of its
+own, and not a word in a list.
 """
 
 import dataclasses
@@ -19,6 +20,18 @@ class AugmentationOptions:
     True
     """
 
+    randaugment: float = option(
+        0.0,
+        "RandAugment: the magnitude, such as 9, of two random operations per image. 0 disables it.",
+        ge=0,
+        le=10,
+    )
+    erasing: float = option(
+        0.0, "Random erasing: the probability that a box of an image becomes noise, such as 0.25.", ge=0, le=1
+    )
+    cutout: int = option(
+        0, "Cutout: the side of a gray square in each image, such as 16. 0 disables it.", ge=0
+    )
     mixup: float = option(
         0.0,
         "MixUp: the alpha of Beta(alpha, alpha) that weights two images, such as 0.8. 0 disables it.",

@@ -4,6 +4,7 @@ import functools
 import inspect
 import itertools
 import json
+import tempfile
 
 import keras
 import matplotlib
@@ -39,7 +40,12 @@ def net():
 def run(analysis, model, **options):
     function = getattr(athe_tf.analysis, analysis)
     options = AnalysisOptions(batch_size=4, **options)
-    return function(model, tiny_batch(6), ATTACK, options, **QUICK.get(analysis, {}))
+    if analysis != "overlap":
+        return function(model, tiny_batch(6), ATTACK, options, **QUICK.get(analysis, {}))
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        np.savez(file, image=tiny_batch(40, seed=9)[0])
+        file.flush()
+        return function(model, tiny_batch(6), ATTACK, options, extra_data=file.name)
 
 
 @functools.cache
