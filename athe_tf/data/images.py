@@ -12,7 +12,7 @@ from athe_tf.data.options import AugmentationOptions
 from athe_tf.data.photometric import extended
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check, check_integer
-from athe_tf.utils.images_and_labels import check_images, check_labels
+from athe_tf.utils.images_and_labels import as_float, check_images, check_labels
 from athe_tf.utils.options import make_options
 from athe_tf.utils.rng import bits, fold
 
@@ -216,12 +216,6 @@ def with_options(dataset: tf.data.Dataset) -> tf.data.Dataset:
     # With sharding by files, the default, the number of workers would change the batches.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options)
-
-
-def as_float(images: np.ndarray) -> np.ndarray:
-    """Images as float32 in [0, 1]."""
-    floats = images.astype(np.float32, copy=False)
-    return floats / np.float32(255) if images.dtype == np.uint8 else floats
 
 
 class ImageSet(ImageSource):

@@ -7,11 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.images import ImageSource, as_float, chosen_part, parallel_map, to_float, with_options
+from athe_tf.data.images import ImageSource, chosen_part, parallel_map, to_float, with_options
 from athe_tf.utils import rng
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check
-from athe_tf.utils.images_and_labels import SAME_CLASSES, check_classes, check_image_type, check_labels
+from athe_tf.utils.images_and_labels import (
+    SAME_CLASSES,
+    as_float,
+    check_classes,
+    check_image_type,
+    check_labels,
+)
 
 # Rounds of the Feistel network that shuffles.
 ROUNDS = 6

@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data import npz
-from athe_tf.data.images import ImageSource, as_float, parallel_map, seen_of, with_options
+from athe_tf.data.images import ImageSource, parallel_map, seen_of, with_options
 from athe_tf.data.mapped import MappedSet
 from athe_tf.data.mixing import Mixing, part_of
 from athe_tf.data.options import AugmentationOptions
 from athe_tf.data.splits import Splits
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.images_and_labels import check_images
+from athe_tf.utils.images_and_labels import as_float, check_images
 from athe_tf.utils.options import make_options
 from athe_tf.utils.rng import fold
 

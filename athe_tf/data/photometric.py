@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from athe_tf.data.augment import RandomResizedCrop
 from athe_tf.data.options import AugmentationOptions
 from athe_tf.utils import rng
 
@@ -33,9 +34,6 @@ def extended(augment: Callable, options: AugmentationOptions) -> Callable:
 
     if not steps:
         return augment
-    # `augment` is loaded with the first augmentation, and needs modules that need this one.
-    from athe_tf.data.augment import RandomResizedCrop
-
     if isinstance(augment, RandomResizedCrop):
         then = augment.then
         whole = more if then is None else lambda images, seed, ids: more(then(images, seed, ids), seed, ids)

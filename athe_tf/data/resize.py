@@ -3,8 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.data.images import as_float
-from athe_tf.utils.images_and_labels import to_levels
+from athe_tf.utils.images_and_labels import as_float, to_levels
 
 
 def central_view(image, image_size: int | None, resize_size: int | None):

@@ -39,6 +39,12 @@ def to_levels(images: np.ndarray) -> np.ndarray:
     return np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
 
 
+def as_float(images: np.ndarray) -> np.ndarray:
+    """Images as float32 in [0, 1]."""
+    floats = images.astype(np.float32, copy=False)
+    return floats / np.float32(255) if images.dtype == np.uint8 else floats
+
+
 def label_rule(classes: int) -> str:
     """The beginning of every message about labels that are no classes."""
     return f"Labels must be integers in 0..{classes - 1} with {classes} classes. Received: "

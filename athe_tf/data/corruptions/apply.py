@@ -7,10 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.corruptions.names import CORRUPTIONS, check_severity, setting
-from athe_tf.data.images import as_float
 from athe_tf.utils import rng
 from athe_tf.utils.errors import check
-from athe_tf.utils.images_and_labels import check_images, to_levels
+from athe_tf.utils.images_and_labels import as_float, check_images, to_levels
 
 # Images are corrupted this many pixels at a time: large enough for NumPy, with bounded memory.
 _CHUNK_PIXELS = 2**19

@@ -12,9 +12,8 @@ from scipy import ndimage, special
 
 from athe_tf.data.corruptions.resampling import along_sides, correlate, gaussian, line_blur, sample, zoom
 from athe_tf.data.corruptions.textures import plasma, power_of_two, textures
-from athe_tf.data.images import as_float
 from athe_tf.utils.errors import check
-from athe_tf.utils.images_and_labels import to_levels
+from athe_tf.utils.images_and_labels import as_float, to_levels
 
 # Rec. 601, as in every conversion of colors to gray.
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)

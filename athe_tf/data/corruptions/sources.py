@@ -17,12 +17,12 @@ from athe_tf.data.corruptions.apply import corrupt
 from athe_tf.data.corruptions.names import SEVERITIES, STANDARD, family
 from athe_tf.data.folder import FileSet
 from athe_tf.data.folder_layout import image_files, subfolders
-from athe_tf.data.images import as_float, chosen_part
+from athe_tf.data.images import chosen_part
 from athe_tf.data.loading import load
 from athe_tf.data.names import base_name
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.graph_checks import readable_errors
-from athe_tf.utils.images_and_labels import check_images, check_labels
+from athe_tf.utils.images_and_labels import as_float, check_images, check_labels
 
 # What TensorFlow Datasets calls some corruptions of CIFAR-10-C.
 _TFDS_NAMES = {
