@@ -23,12 +23,23 @@ from athe_tf.attacks.engine import driver
 from athe_tf.data import ImageSet, Splits
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.victim import replicated_victim
+from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.workdir import Workdir
 from athe_tf.training.random_layers import augmented
 from athe_tf.utils.errors import InputError
-from tests.small_runs import after_step, small_cnn_of_one_layer, tiny_batch, tiny_net, tiny_splits
+from tests.small_runs import (
+    ADAMW,
+    BY_ADAM,
+    CYCLE,
+    RISING,
+    after_step,
+    small_cnn_of_one_layer,
+    tiny_batch,
+    tiny_net,
+    tiny_splits,
+)
 
 ATTACKS = {"fast_at": attacks.PGD(0.1, step_size=0.125, steps=1), "free_at": attacks.FGSM(0.1)}
 OPTIONS: dict[str, dict] = {"free_at": {"batch_size": 16, "replays": 2}}
@@ -37,6 +48,10 @@ STEPS = (
     ("pgd_at", "eval"), ("alp", "eval"), ("trades", "eval"), ("fast_at", "eval"), ("free_at", "train"),
     ("llr", "frozen_clean"), ("fast_at", "train"), ("pgd_at", "batch_no_update"),
 )  # fmt: skip
+
+
+# Pieces of recipes; in float64, in which no sign of a small gradient depends on the number of devices.
+PIECES = ({**CYCLE, **RISING}, {**ADAMW, **BY_ADAM})
 
 
 def make_trainer(framework, distribution, synchronized=True, bn_mode=None):
@@ -98,6 +113,24 @@ def random_front(distribution):
     trainer.fit(data, steps_per_epoch=1, verbose=0)
     found = {f"random_front/{i}": np.asarray(part) for i, part in enumerate(parts)}
     return found | {"random_front/counts": trainer.crafted.read()}
+
+
+def pieces(distributions):
+    """Weights and their averages after two steps in parts; each part would have statistics of its own."""
+    found = {}
+    for number, settings in enumerate(PIECES):
+        config = TrainConfig.from_flags(
+            framework="trades", head="he", steps=2, epsilon=0.1, epochs=4, batch_size=16, precision="float64",
+            validation_attack="pgd-1", augmentation="none", freeze="bn1", **settings,
+        )  # fmt: skip
+        for which, distribution in distributions.items():
+            with distribution.scope(), small_cnn_of_one_layer():
+                trainer = build.make_trainer(config, tiny_splits(32))
+            data = distribution.train_dataset(tiny_splits(32).train, 16, seed=1)
+            trainer.fit(data, steps_per_epoch=2, epochs=2, verbose=0)
+            weights = [np.ravel(w) for net in (trainer.net, trainer.averaged) for w in net.weights]
+            found[f"pieces/{number}/{which}"] = np.concatenate(weights)
+    return found
 
 
 class Stop(Exception):
@@ -244,6 +277,7 @@ def main() -> None:
         | random_front(two)
         | runs(distributions)
         | uneven(distributions)
+        | pieces(distributions)
         | refused(two)
         | wrong_values(two)
     )

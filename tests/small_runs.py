@@ -16,6 +16,20 @@ from athe_tf.programs import callbacks
 SHAPE = (8, 8, 1)
 
 
+# The pieces of recipes, as flags; what goes together in one run.
+CYCLE: dict = {
+    "accumulate": 2, "label_smoothing": 0.1, "bn_momentum": 0.99, "bn_copy_first": True,
+    "lr_schedule": "one_cycle", "lr_per_epoch": True, "ema": 0.9, "ema_start": 0.5, "ema_constant": True,
+    "ema_statistics": "averaged", "decay_variables": "all_but_norm",
+}  # fmt: skip
+ADAMW: dict = {
+    "accumulate": 2, "label_smoothing": 0.1, "bn_momentum": 0.99, "optimizer": "adamw(beta_2=0.95)",
+    "lr_schedule": "cosine", "lr_min": 0.001, "learning_rate": 0.01, "lr_warmup": 0.5, "ema": 0.9,
+    "decay_variables": "kernels",
+}  # fmt: skip
+RISING, BY_ADAM = {"step_size_warmup": 2.0}, {"attack": "pgd-adam"}
+
+
 def tiny_net(head="he", seed=0, classes=4, batch_norm=True):
     """Two layers with batch normalization: the least that has everything a step meets."""
     keras.utils.set_random_seed(seed)

@@ -213,7 +213,8 @@ class AdamPGD(PGD):
 
     def direction(self, gradient, memory):
         direction, memory = adam_direction(gradient, memory)
-        return tf.where(memory[-1] > self.steps // 2, 0.1, 1.0) * direction, memory
+        late = tf.cast(memory[-1] > self.steps // 2, direction.dtype)
+        return (1.0 - 0.9 * late) * direction, memory
 
 
 class CWLinf(PGD):

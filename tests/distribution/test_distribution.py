@@ -44,6 +44,12 @@ def test_one_step_on_two_replicas_equals_the_step_on_one(step, replicas):
     assert moved > 1e-3
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_pieces_of_recipes_do_not_depend_on_the_number_of_replicas(number, replicas):
+    one, two = (replicas[f"pieces/{number}/{which}"] for which in ("one", "two"))
+    np.testing.assert_allclose(one, two, atol=1e-9, rtol=0)
+
+
 def test_moving_statistics_are_equal_on_all_replicas_without_synchronisation(replicas):
     first, second = replicas["unsynchronised/0"], replicas["unsynchronised/1"]
     np.testing.assert_array_equal(first, second)

@@ -27,6 +27,10 @@ from athe_tf.training.pgd_at import Standard
 from athe_tf.utils.errors import InputError
 from athe_tf.version import __version__
 from tests.small_runs import (
+    ADAMW,
+    BY_ADAM,
+    CYCLE,
+    RISING,
     after_step,
     assert_equal_weights,
     get_weights,
@@ -43,35 +47,26 @@ from tests.worker_processes import Processes, wait_for
 CASES: dict[str, dict] = {
     "standard": {"framework": "standard"},
     "pgd_at": {"framework": "pgd_at", "steps": 2},
-    "alp, one cycle in parts, average of everything": {
-        "framework": "alp", "steps": 2, "accumulate": 4, "lr_schedule": "one_cycle", "ema": 0.9,
-        "ema_start": 0.5, "ema_constant": True, "ema_statistics": "averaged",
-    },
+    "alp, one cycle in parts": {"framework": "alp", "steps": 2, **CYCLE},
     "trades": {"framework": "trades", "steps": 2},
     "trades, mixed, attack by Adam": {
-        "framework": "trades", "steps": 2, "cutmix": 1.0, "attack_from": "label", "attack": "pgd-adam",
-        "step_size": 0.05,
+        "framework": "trades", "steps": 2, "cutmix": 1.0, "attack_from": "label", **BY_ADAM,
     },
-    "free_at, one cycle per epoch in parts": {
-        "framework": "free_at", "replays": 2, "accumulate": 2, "lr_schedule": "one_cycle",
-        "lr_per_epoch": True,
-    },
-    "fast_at, rising step, first statistics": {
-        "framework": "fast_at", "step_size_warmup": 2.0, "bn_copy_first": True,
-    },
+    "free_at, one cycle in parts": {"framework": "free_at", "replays": 2, **CYCLE},
+    "fast_at, rising step": {"framework": "fast_at", **RISING},
     "n_fgsm, extra data, mixed": {
         "framework": "n_fgsm", "extra_fraction": 0.25, "mixup": 0.8, "cutmix": 1.0, "attack_smoothing": 0.1,
     },
     "liet": {"framework": "liet", "refresh": 3, "guard_drop": 0.0},
-    "mart, perturbed weights, average over epochs, adamw": {
+    "mart, perturbed weights, average over epochs": {
         "framework": "mart", "steps": 1, "awp_gamma": 0.01, "awp_start": 1.0, "swa_start": 1,
-        "optimizer": "adamw(beta_2=0.95)", "learning_rate": 0.01, "lr_schedule": "cosine", "lr_warmup": 1.0,
-        "lr_min": 0.001,
     },
     "llr, rising epsilon, resets": {
         "framework": "llr", "steps": 1, "epsilon_schedule": "cosine", "lr_resets": (2.0,),
     },
-    "cure, warm-up": {"framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5},
+    "cure, warm-up, adamw": {
+        "framework": "cure", "epsilon_schedule": "linear", "epsilon_warmup": 1.5, **ADAMW,
+    },
     "gradalign, extra data, average over steps": {
         "framework": "gradalign", "guard_drop": 0.0, "ema": 0.9, "extra_fraction": 0.25,
     },

@@ -38,14 +38,14 @@ def frozen_net():
     return net
 
 
-def make(name, net, optimizer=None, **settings):
+def make(name, net, run_eagerly=False, **settings):
     framework = training.get(name)
     if "batch_size" in inspect.signature(framework).parameters:
         settings["batch_size"] = len(X)
     options = OPTIONS[name]
     attack = attacks.PGD(0.1, steps=1 if options.one_step else 2, step_size=0.08)
     trainer = framework(net, attack, margin=0.2, seed=3, **settings)
-    trainer.compile(optimizer or training.TorchSGD(OneCycle(0.05, 12), 0.9, 1e-3))
+    trainer.compile(training.TorchSGD(OneCycle(0.05, 12), 0.9, 1e-3), run_eagerly=run_eagerly)
     return trainer
 
 
@@ -53,12 +53,13 @@ def make(name, net, optimizer=None, **settings):
 def test_parts_of_a_batch_give_the_update_of_the_batch(name):
     """Random starts, rates, the noise of FreeAT and averages are those of updates.
 
-    2 x 64 images: tracing more parts takes longer. `benchmarks/contract.py` has 4 x 32.
+    Not compiled, which is most of the time; `benchmarks/contract.py` compiles it.
     """
     trainers, logs = [], []
     settings = {"replays": 2} if name == "free_at" else {}
-    for accumulate in (1, 2):
-        trainer = make(name, frozen_net(), accumulate=accumulate, average=training.EMA(0.9), **settings)
+    for accumulate in (1, 4):
+        settings |= {"accumulate": accumulate, "average": training.EMA(0.9)}
+        trainer = make(name, frozen_net(), run_eagerly=True, **settings)
         for _ in range(2):
             logs.append(trainer.train_on_batch(X, Y, sample_weight=WEIGHTS, return_dict=True))
         trainers.append(trainer)
@@ -78,7 +79,7 @@ def test_parts_go_with_weight_perturbation_and_clipping():
     results = []
     for accumulate in (1, 2):
         settings = {"weight_perturbation": training.AWP(0.01), "clip_norm": 0.1}
-        trainer = make("trades", frozen_net(), accumulate=accumulate, **settings)
+        trainer = make("trades", frozen_net(), run_eagerly=True, accumulate=accumulate, **settings)
         trainer.train_on_batch(X, Y)
         results.append(get_weights(trainer.net))
     assert_equal_weights(*results, atol=1e-9)
