@@ -53,7 +53,7 @@ class Mixing(NamedTuple):
             pairs = [(values, tf.gather(values, order)) for values in (images, labels)]
         else:
             pairs = [tf.split(values, 2) for values in (images, labels)]
-        return mixed(*pairs, self._key(step), self.options)
+        return mixed(pairs[0], pairs[1], self._key(step), self.options)
 
     def _key(self, step):
         return rng.fold(self.seed, _MIXING, step)
