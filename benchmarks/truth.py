@@ -12,7 +12,8 @@ function without its trap, judged by what the object computes. The outcome of a 
 - warned: another number, and a warning that names the cause;
 - SILENT: another number without a word, or the wrong words; FALSE ALARM: a warning for a healthy model.
 
-Exits with 1 if there is one of the last two. The situations are in `benchmarks/truth_cases.py`.
+Exits with 1 if there is one of the last two. The situations are in `benchmarks/truth_cases.py` and
+`truth_more_cases.py`.
 """
 
 import argparse
@@ -223,6 +224,7 @@ def _refusal(case: Case, error: InputError) -> str:
 
 
 def main():
+    from benchmarks import truth_more_cases  # noqa: F401
     from benchmarks.truth_cases import CASES  # they import this module
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)

@@ -22,7 +22,7 @@ from athe_tf.analysis.linearity import Linearity
 from athe_tf.analysis.overlap import Overlap
 from athe_tf.analysis.perturbations import Perturbations
 from athe_tf.analysis.result import AnalysisResult, Comparison, Picture
-from athe_tf.utils.errors import InputError, first_line
+from athe_tf.utils.errors import InputError, unreadable
 from athe_tf.utils.files import write_text
 
 #: From the name of each analysis of one model to its class.
@@ -103,7 +103,7 @@ def read_content(path) -> dict[str, Any]:
         if not (known and entries and all(one["analysis"] == content["analysis"] for one in entries)):
             raise ValueError("it does not name an analysis and its models")
     except OSError as error:
-        raise InputError(f"Cannot read '{path}': {first_line(error)}.") from error
+        raise unreadable(path, error) from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise InputError(
             f"'{path}' is not the file of an analysis: {error}. Give one that athe_tf.analysis.write wrote."

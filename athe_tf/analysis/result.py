@@ -10,6 +10,7 @@ from typing import Any, ClassVar, dataclass_transform
 import numpy as np
 
 from athe_tf.analysis import drawing
+from athe_tf.jobs.journal import differences
 from athe_tf.utils.errors import check, check_choice, check_integer
 from athe_tf.utils.options import option
 
@@ -228,8 +229,7 @@ class Comparison(Picture):
         )
         first, *others = [(result.model, result.settings | {"images": result.images}) for result in results]
         for model, settings in others:
-            names = sorted(settings.keys() | first[1].keys())
-            differing = [name for name in names if settings.get(name) != first[1].get(name)]
+            differing = sorted(differences(settings, first[1], "{name}"))
             check(
                 not differing,
                 f"Models can be compared only under the same settings. '{first[0]}' and '{model}' differ in: "

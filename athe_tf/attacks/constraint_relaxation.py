@@ -64,6 +64,10 @@ class RelaxationSchedule(Schedule):
         rank, restart = self.attack.split(victim, round_index)
         return None if restart < 1 else distances(memory)[:, rank] < self.attack.come_close
 
+    def craft_rounds(self, victim: Victim) -> int:
+        """Without the restarts."""
+        return TARGET_ROUNDS + self.attack.target_count(victim)
+
     def craft_passes(self, victim: Victim) -> float:
         """Of an image all of whose targets are given up in the first cycle, as most are."""
         attack = self.attack
@@ -192,20 +196,6 @@ class ConstraintRelaxation(Attack):
                 lambda: self._reach_target(victim, x, y, ids, seed, round_index, memory),
             ],
         )
-
-    def craft(self, victim: Victim, x, y, ids, seed):
-        """Adversarial images from one start per target; the clean image where none was found."""
-
-        def body(round_index, best, solved, memory):
-            rounds = tf.fill(tf.shape(y), round_index)
-            found = self.run_round(victim, x, y, ids, seed, rounds, memory)
-            best = where_rows(found.success & ~solved, found.x_adv, best)
-            return round_index + 1, best, solved | found.success, tf.minimum(memory, found.memory)
-
-        memory = tf.fill([tf.shape(x)[0], self.schedule.memory_columns(victim)], math.inf)
-        loop = (0, x, tf.zeros(tf.shape(x)[:1], tf.bool), memory)
-        rounds = TARGET_ROUNDS + self.target_count(victim)
-        return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
 
     @staticmethod
     def _begin(start) -> Search:

@@ -61,7 +61,7 @@ class NES(BlackBoxAttack):
         check_at_least(2, chunk=chunk)
         check_positive(sigma=sigma)
         self.steps = int(steps)
-        self.step_size = self.threat.epsilon / 4 if step_size is None else step_size
+        self.step_size = self.step_length(step_size, 4)
         self.samples, self.sigma, self.chunk = int(samples), sigma, int(chunk)
 
     def costs(self, victim: Victim) -> Costs:

@@ -83,7 +83,7 @@ class PGD(IterativeAttack):
         )
         start = self.default_start if start is None else start
         check_option(AttackOptions, "start", start)
-        self.step_size = self.threat.epsilon / self.epsilon_per_step if step_size is None else step_size
+        self.step_size = self.step_length(step_size, self.epsilon_per_step)
         self.start, self.margin = start, margin
 
     @property

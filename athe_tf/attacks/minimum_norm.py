@@ -38,19 +38,6 @@ class MinimumNormAttack(Attack):
     def costs(self, victim: Victim) -> Costs:
         return Costs(self.steps, forward=1, backward=1, after=1 + self.clip_to_epsilon)
 
-    def craft(self, victim: Victim, x, y, ids, seed):
-        """The nearest adversarial image of all rounds; the clean one if none is within epsilon."""
-
-        def body(round_index, nearest, norm):
-            found = self.run_round(victim, x, y, ids, seed, round_index)
-            nearer = found.success & (found.norm < norm)
-            nearest = where_rows(nearer, found.x_adv, nearest)
-            return round_index + 1, nearest, tf.where(nearer, found.norm, norm)
-
-        loop = (0, x, tf.fill(tf.shape(x)[:1], float("inf")))
-        rounds = self.rounds(victim)
-        return tf.while_loop(lambda i, *_: i < rounds, body, loop, parallel_iterations=1)[1]
-
     def outcome(self, victim: Victim, x, y, found, norm, loop: LoopResult) -> RoundResult:
         """The result of a round that found the images `found` at the distances `norm`, infinite if none."""
         extra = 0

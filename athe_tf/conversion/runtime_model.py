@@ -31,7 +31,6 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
             logits are an `InputError`.
     """
     path = pathlib.Path(path)
-    check(path.is_file(), f"There is no model file '{path}'.")
     run, classes = (_onnx if path.suffix == ".onnx" else _litert)(path)
     digest, card = file_digest(path), read_card(path)
 

@@ -54,7 +54,13 @@ def _collect(data: tf.data.Dataset, max_examples: int | None):
         "Expected a tf.data.Dataset of (image, label), or of dictionaries with 'image' and 'label'. "
         f"Received: {spec}. Choose these two with dataset.map(...).",
     )
+    check(
+        max_examples is not None or data.cardinality() != tf.data.INFINITE_CARDINALITY,
+        "The data set never ends. Expected each image once. Remove dataset.repeat(), or set max_examples.",
+    )
     images, labels = spec
+    if images.shape.rank is None:  # only an element tells
+        images, labels = next(iter(data), spec)
     if images.shape.rank == 3 and labels.shape[:1] != images.shape[:1]:  # one image, not a batch
         pairs = pairs.batch(BATCH)
     found, count = [], 0

@@ -85,9 +85,9 @@ def keras_state(model: keras.Model) -> list | None:
     state: list = []
     for layer in [*all_layers(model), *getattr(model, "operations", ())]:
         kind = type(layer)
-        if is_third_party(kind):
+        if is_third_party(kind) or "call" in vars(layer):  # a method replaced on this object
             return None
-        state.append((_Same(layer), _Same(kind.call)))
+        state.append((_Same(layer), _Same(kind.call), _Same(getattr(layer, "dtype_policy", None))))
         if isinstance(layer, keras.Model):
             if not getattr(layer, "outputs", None):  # its layers are called by Python code
                 return None

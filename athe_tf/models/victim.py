@@ -11,7 +11,7 @@ import tensorflow as tf
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.digest import keras_digest, keras_state
 from athe_tf.models.features import Head, check_float_input, find_head
-from athe_tf.utils.errors import InputError, NotApplicable
+from athe_tf.utils.errors import InputError, NotApplicable, check
 
 # The arguments that a victim has as attributes.
 _KEPT_IN_COPIES = ("head", "scale", "num_classes", "name", "facts", "independent", "differentiable")
@@ -74,6 +74,8 @@ class Victim:
         self._digest = digest
         #: By device, victims that compute the same there; empty unless there are several devices.
         self.copies: dict[str, Victim] = {}
+        #: Whether it computes what its model does now, as far as that can be told.
+        self.unchanged: Callable[[], bool] = lambda: True
 
     def __repr__(self) -> str:
         return (
@@ -91,9 +93,10 @@ class Victim:
         """
         kept = {name: getattr(self, name) for name in _KEPT_IN_COPIES}
         private = {name: getattr(self, f"_{name}") for name in ("logits", "features", "digest")}
-        return Victim(
-            **{**kept, **private, "source": None if self.source is self else self.source, **changes}
-        )
+        source = None if self.source is self else self.source
+        found = Victim(**{**kept, **private, "source": source, **changes})
+        found.unchanged = self.unchanged
+        return found
 
     def digest(self) -> str | None:
         """A text that identifies the model and its weights as they are now; `None` if there is none."""
@@ -183,6 +186,11 @@ def victim_of(model, num_classes: int | None = None) -> Victim:
         num_classes: For callables, which do not say it themselves.
     """
     if isinstance(model, Victim):
+        check(
+            model.unchanged(),
+            f"The model of the victim '{model.name}' has changed since the victim was made, and what was "
+            "compiled for it does not follow. Make it again: athe_tf.victim(model).",
+        )
         return model
     if not callable(model):
         raise InputError(
@@ -198,6 +206,7 @@ def victim_of(model, num_classes: int | None = None) -> Victim:
     check_float_input(model)
     made = keras_victim(model, find_head(model))
     if state is not None:
+        made.unchanged = lambda: keras_state(model) == state
         # Past Keras, which would track an attribute that is set the usual way.
         object.__setattr__(model, _KEPT, _Kept(weakref.ref(model), state, made))
     return made

@@ -16,6 +16,7 @@ from athe_tf.drawing.png import write_figure
 from athe_tf.jobs.journal import same_job
 from athe_tf.programs.command_line import print_line
 from athe_tf.programs.config import AnalyzeConfig
+from athe_tf.programs.config.analyze import PROJECTIONS
 from athe_tf.programs.config.fields import picked
 from athe_tf.programs.heartbeat import INTERVAL, Heartbeat
 from athe_tf.saving.names import RUN_MODELS, find_model, is_imported
@@ -26,8 +27,6 @@ from athe_tf.utils.number_format import format_duration
 from athe_tf.utils.streams import one_line
 from athe_tf.version import __version__
 
-# What a picture in another projection is called.
-PROJECTIONS = {"rectilinear": "", "3d": "_surface"}
 # Settings that change nothing in the result of a model: others say what they mean.
 EXCLUDED_SETTINGS = {"model", "compare", "what", "output", "dataset", "data_dir", "skip_corrupt"}
 # Settings that older results do not have: they count where they are given.

@@ -11,6 +11,7 @@ from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import check_ours
 from athe_tf.programs.command_line import Program, summaries
 from athe_tf.programs.config import AnalyzeConfig
+from athe_tf.programs.config.analyze import PROJECTIONS
 from athe_tf.programs.config.serialization import RECORDS
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.start_tensorflow import start_tensorflow
@@ -75,7 +76,8 @@ def check_free(*paths: pathlib.Path) -> None:
     for path in paths:
         numbers = path.with_name(f"{path.name}.json")
         check_ours(numbers)
-        pictures = [path.with_name(f"{path.name}.{suffix}") for suffix in PICTURE_SUFFIXES]
+        names = [f"{path.name}{view}.{kind}" for view in PROJECTIONS.values() for kind in PICTURE_SUFFIXES]
+        pictures = [path.with_name(name) for name in names]
         found = [picture for picture in pictures if picture.exists() and not numbers.exists()]
         check(
             not found,

@@ -256,7 +256,7 @@ class OverfittingGuard(RunCallback):
 
     def robust_accuracy(self) -> float:
         """The share of the batch that survives the attack."""
-        if self._victim is None:
+        if self._victim is None or not self._victim.unchanged():
             self._victim = victim(self.model.net)
         result = self.attack.run(self._victim, self.images, self.labels, batch_size=len(self.images))
         return float(1 - result.success.mean())

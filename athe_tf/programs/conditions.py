@@ -20,9 +20,6 @@ from athe_tf.utils.digests import file_digest, source_digest
 from athe_tf.utils.errors import check
 from athe_tf.utils.registry import is_import_path
 
-# Settings that may be `module:Name`, of which every worker imports its own copy.
-IMPORTED = ("model", "framework", "augmentation")
-
 
 def check_workers(config: TrainConfig, splits: Splits, distribution: Distribution) -> None:
     """Raises `InputError`, on all workers, if one of them would train something else than the first.
@@ -51,9 +48,10 @@ def worker_facts(config: TrainConfig, splits: Splits) -> dict[str, str]:
     """What must be the same on all workers, by names for the user, as texts."""
     settings = deciding_settings(config)
     facts = {f"--{name}": flag_text(value) for name, value in settings.items()} | _versions()
-    for name in IMPORTED:
-        if is_import_path(settings[name]):
-            spec = importlib.util.find_spec(settings[name].partition(":")[0])
+    for name, value in settings.items():
+        # `module:Name`, or a call of it, of which every worker imports its own copy.
+        if name != "dataset" and is_import_path(str(value).partition("(")[0]):
+            spec = importlib.util.find_spec(str(value).partition(":")[0])
             if spec is not None and spec.has_location:
                 facts[f"source file of --{name}"] = file_digest(spec.origin)[:16]
     return facts | run_identity(config, splits) | {"source files of athe_tf": source_digest()}

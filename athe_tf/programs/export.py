@@ -4,12 +4,12 @@ import dataclasses
 import pathlib
 
 from athe_tf.programs.command_line import Program, print_line
-from athe_tf.programs.config.fields import flag
+from athe_tf.programs.config.fields import ImageOptions, flag
 from athe_tf.programs.start_tensorflow import start_tensorflow, stderr_held_back
 from athe_tf.programs.workdir import fill_from_run, find_model, known_settings, load_images, run_of
 from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, option
+from athe_tf.utils.options import check_options, option, with_help
 
 EXAMPLES = """
 bin/export --model=runs/digits --output=export
@@ -38,7 +38,7 @@ class ExportConfig:
     resize_size: int | None = option(
         None, "Shorter side of an image before the crop. [the training run's with its --image_size]", gt=0
     )
-    skip_corrupt: bool = option(False, "Leave out files of folder:PATH that cannot be decoded.")
+    skip_corrupt: bool = with_help(ImageOptions, "skip_corrupt")
     calibration_images: int = option(200, "How many training images litert_int8 takes.", gt=0)
 
     def __post_init__(self):

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from athe_tf.programs.config import EvaluateConfig, TrainConfig
-from athe_tf.programs.config.fields import flag
+from athe_tf.programs.config.fields import check_folder, flag
 from athe_tf.programs.config.serialization import as_flags, differences, flag_text
 from athe_tf.programs.recipes import recipe_folder
 from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir, plain
 from athe_tf.utils.errors import InputError, check
-from athe_tf.utils.options import check_options, option
+from athe_tf.utils.options import check_options, option, with_help
 from athe_tf.utils.registry import unknown_name
 
 #: Settings that count epochs; they keep their place in a shorter run.
@@ -110,9 +110,7 @@ class ReproduceConfig:
     max_examples: int | None = option(
         None, "Evaluate on the first N test images. [500 for mini, 1000 for small, else all]", gt=0
     )
-    data_dir: str | None = option(
-        None, "Where TensorFlow Datasets keeps its data; use only folders that you trust.", runtime=True
-    )
+    data_dir: str | None = with_help(TrainConfig, "data_dir")
     workdir: str | None = option(
         None,
         "Folder of the runs, one subfolder each. The same command resumes them. [runs/reproduce/PRESET]",
@@ -121,7 +119,7 @@ class ReproduceConfig:
 
     def __post_init__(self):
         check(bool(self.table), "Specify which table to reproduce, such as --table=2.")
-        check(self.workdir != "", "--workdir= is empty. Name a folder, or leave the flag out.")
+        check_folder(self, "workdir")
         check_options(self, flag)
         wrong = [seed for seed in self.seeds if not re.fullmatch(r"\d{1,9}", seed)]
         check(

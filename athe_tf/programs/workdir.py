@@ -21,7 +21,7 @@ from athe_tf.programs.command_line import warn_user
 from athe_tf.programs.config import TrainConfig, serialization
 from athe_tf.programs.config.fields import picked
 from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, check, unreadable
 from athe_tf.utils.files import TEMPORARY, write_text
 
 #: Settings that other programs take from the training run of a model, and their values without one.
@@ -73,7 +73,7 @@ class Workdir:
         try:
             return serialization.from_json(TrainConfig, self.config.read_text(), framework)
         except OSError as error:
-            raise InputError(f"Cannot read '{self.config}': {first_line(error)}.") from error
+            raise unreadable(self.config, error) from error
         except ValueError as error:
             raise InputError(f"'{self.config}' is not the config of a run: {error}") from error
 

@@ -5,7 +5,7 @@ import math
 import pathlib
 from typing import Any
 
-from athe_tf.utils.errors import InputError, first_line
+from athe_tf.utils.errors import InputError, unreadable
 
 # Deeper nesting is not written by athe_tf, and would exhaust Python's stack.
 MAX_DEPTH = 30
@@ -22,7 +22,7 @@ def read_json(path: pathlib.Path, remedy: str) -> Any:
         value = json.loads(text, parse_int=_integer, parse_float=finite, parse_constant=finite)
         _check_depth(value, MAX_DEPTH)
     except OSError as error:
-        raise InputError(f"Cannot read '{path}': {first_line(error)}.") from error
+        raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise InputError(f"'{path}' is not valid JSON: {reason}. {remedy}") from error

@@ -15,7 +15,7 @@ from athe_tf.models.card import CARD, describe, read_card, write_card
 from athe_tf.models.features import find_head
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError, cause
+from athe_tf.utils.errors import InputError, cause, check
 from athe_tf.utils.files import recover_folder, replacing_folder
 
 # The paths inside an export.
@@ -110,6 +110,8 @@ def saved_model_victim(folder) -> Victim:
     facts = read_card(folder)
     serve, features = _endpoint(loaded, folder), getattr(loaded, "features", None)
 
+    _check_floats(folder, loaded)
+
     # The functions of a loaded object work only as long as the object lives, so they hold it.
     def logits(x, owner=loaded):
         return serve(x)
@@ -117,6 +119,19 @@ def saved_model_victim(folder) -> Victim:
     known: dict[str, Any] = {"name": folder.name, "facts": facts, "digest": lambda: digest}
     scale, classes = facts.get("scale") or 1.0, facts.get("num_classes")
     return Victim(logits, features=features, scale=scale, num_classes=classes, **known)
+
+
+def _check_floats(folder: pathlib.Path, loaded) -> None:
+    """Raises `InputError` for a model whose signature takes integers."""
+    signature = getattr(loaded, "signatures", {}).get("serving_default")
+    specs = [] if signature is None else tf.nest.flatten(signature.structured_input_signature)
+    wrong = [spec.dtype.name for spec in specs if not spec.dtype.is_floating]
+    check(
+        not wrong,
+        f"The SavedModel in '{folder}' takes images of dtype {''.join(wrong[:1])}, and integers have no "
+        "gradient. Expected a floating-point input. Export the Keras model again, after "
+        "model = athe_tf.models.with_input_range(model, (0, 255)).",
+    )
 
 
 def saved_model_digest(folder: pathlib.Path) -> str:

@@ -21,7 +21,7 @@ from athe_tf.training.awp import AWP, restoring
 from athe_tf.training.crafting import check_batch_norm, check_radius_used, crafting_mode, named_attack
 from athe_tf.training.gradient_watch import GradientCounts, with_watch
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
-from athe_tf.training.random_layers import augmented, check_random_layers, cut
+from athe_tf.training.random_layers import augmented, check_random_layers, cut, unseen_draws_named
 from athe_tf.utils import replicas, rng
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.graph_checks import checked
@@ -388,7 +388,8 @@ class AdversarialModel(ModelWithStepLogs):
         with tf.GradientTape() as tape:
             if of_images:
                 tape.watch(x_adv)
-            terms = self.training_loss(x, x_adv, y)
+            with unseen_draws_named(self.net):
+                terms = self.training_loss(x, x_adv, y)
             losses = terms.losses if sample_weight is None else terms.losses * sample_weight
             loss = tf.reduce_mean(losses)
             if self.rest.losses:

@@ -8,6 +8,7 @@ from athe_tf.attacks.engine import gradient_health
 from athe_tf.attacks.engine.gradients import gradient_of, inner_product, input_gradient
 from athe_tf.training.adversarial_model import Cost, Terms
 from athe_tf.training.crafting import crafting_mode
+from athe_tf.training.gradient_watch import checked_gradient
 from athe_tf.training.options import FastATOptions, GradAlignOptions, NFGSMOptions
 from athe_tf.training.pgd_at import PGDAT
 from athe_tf.utils import replicas, rng
@@ -112,8 +113,8 @@ class GradAlign(FastAT):
         attack = self.current_attack()
         noise = attack.threat.uniform_start(x, replicas.positions(x), rng.fold(self.step_seed(), 1))
         objective = attack.objective(self.victim(training=True), self.attack_labels(y), [])
-        _, other = input_gradient(lambda images: objective(images)[0], x + tf.cast(noise, x.dtype))
-        return cosine(gradient, other)
+        moved = x + tf.cast(noise, x.dtype)
+        return cosine(gradient, checked_gradient(*input_gradient(lambda z: objective(z)[0], moved)))
 
     def loss_passes(self) -> Cost:
         # The gradient of a gradient takes three backward passes: to the image, through that pass, and through

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from athe_tf.attacks.engine import gradient_health
 from athe_tf.utils.errors import InputError, NoGradients
+from athe_tf.utils.graph_checks import checked
 
 # Shares of the images of an epoch: said if more have no gradient; and accuracies, if they differ by more.
 LARGEST_SHARE, LARGEST_GAP = 0.01, 0.25
@@ -19,6 +20,17 @@ CAUSE = (
     "Look in the model for tf.where around a value that can be NaN (its gradient is NaN too), "
     "tf.stop_gradient, rounding, an integer input, and logits so large that the softmax is 0 or 1."
 )
+
+
+def checked_gradient(losses, gradient):
+    """The input gradient of `losses`, for a training loss; an error if only the gradient is not finite."""
+    finite = [tf.reduce_all(tf.math.is_finite(value)) for value in (losses, gradient)]
+    return checked(
+        gradient,
+        finite[1] | ~finite[0],
+        "The training loss contains gradients with respect to the images, and they are not finite although "
+        f"the loss of the images is. {CAUSE}",
+    )
 
 
 class GradientCounts:

@@ -10,6 +10,7 @@ from athe_tf.attacks.local_linearity import LocalLinearity, linear_gap
 from athe_tf.layers.batch_norm import capture_batch_statistics, frozen_batch_statistics
 from athe_tf.losses import margin_crossentropy
 from athe_tf.training.adversarial_model import AdversarialModel, Cost, Terms, full_precision
+from athe_tf.training.gradient_watch import checked_gradient
 from athe_tf.training.options import CUREOptions, LLROptions
 
 # The square root has no slope at 0.
@@ -112,7 +113,7 @@ def clean_pass(net, x, y) -> CleanPass:
     with capture_batch_statistics() as statistics:
         logits = full_precision(net(x, training=True))
     losses, gradient = gradient_at(net, statistics, x, y)
-    return CleanPass(logits, statistics, losses, gradient)
+    return CleanPass(logits, statistics, losses, checked_gradient(losses, gradient))
 
 
 def gradient_at(net, statistics, x, y):

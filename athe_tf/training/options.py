@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from athe_tf.utils.choices import NORMS, STARTS
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, option
+from athe_tf.utils.options import check_options, option, with_help
 from athe_tf.utils.registry import Registry, import_object, split_call, unknown_name
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class MARTOptions(FrameworkOptions):
     name = "mart"
     implementation = "mart:MART"
     default_start = "gaussian"
-    beta: float = option(6.0, "Weight of the divergence.", ge=0)
+    beta: float = with_help(TRADESOptions, "beta")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,10 @@ An adversarial example is made for the network that is trained on it. If an atta
 that moves or flips images at random, training would see other images than the attack made.
 """
 
+import contextlib
+import re
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -20,6 +23,8 @@ STREAM = 0xF407
 # They change features that only training sees; crafting has its own setting for them, `bn_mode`.
 DROPOUT = ("drop", "stochasticdepth")
 MIXES_LABELS = ("MixUp", "CutMix")
+# Operations of `tf.random`, with a state that Keras does not know; its own layers draw by a seed each time.
+_UNSEEN = re.compile("Random|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial|Rng|StatefulStandard")
 
 
 def cut(model: keras.Model) -> tuple[list, Any]:
@@ -109,6 +114,24 @@ def check_random_layers(net: keras.Model, front: list) -> None:
             f"The random layer '{ranges[0].name}' expects pixels up to {_largest(ranges[0]):g}, and trainers "
             f"take images in [0, 1]. Make it with value_range=(0, 1).",
             stacklevel=4,
+        )
+
+
+@contextlib.contextmanager
+def unseen_draws_named(net: keras.Model) -> Iterator[None]:
+    """Warns if what is traced in the context draws random numbers by `tf.random`, not by Keras."""
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    yield
+    new = graph.get_operations()[before:]
+    found = sorted({op.type for op in new if op.op_def.is_stateful and _UNSEEN.match(op.type)})
+    if found:
+        warnings.warn(
+            f"The model '{net.name}' draws random numbers in training by tf.random ({', '.join(found)}), "
+            "which cannot be done before the attack, nor repeated when a run is resumed. If they change "
+            "images, training sees others than the attack made. Draw them by keras.random with a "
+            "SeedGenerator, in a layer directly behind the input, or in the input pipeline.",
+            stacklevel=2,
         )
 
 

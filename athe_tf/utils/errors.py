@@ -60,6 +60,11 @@ _AFTER_CAUSE = re.compile(r"\n\s*\n|\s*(?:Full object )?config[:=]|\s*Arguments 
 _COLORS = re.compile(r"\x1b\[[\d;]*m")
 
 
+def unreadable(path, error: BaseException) -> InputError:
+    """The error for a file that the system does not let us read, to be raised `from error`."""
+    return InputError(f"Cannot read '{path}': {first_line(error)}.")
+
+
 def cause(error: BaseException) -> str:
     r"""What another library's error says at its root, as a part of a message of ours, like `first_line`.
 

@@ -159,10 +159,11 @@ def seed_option(help: str) -> Any:
     return option(0, help, ge=0, lt=2**31)
 
 
-def with_help(table, name: str, help: str) -> Any:
-    """The option of another class, with its own help text."""
+def with_help(table, name: str, help: str | None = None) -> Any:
+    """The option of another class, perhaps with a help text of its own."""
     field = table.__dataclass_fields__[name]
-    return dataclasses.field(default=field.default, metadata={**field.metadata, "help": help})
+    changes = {} if help is None else {"help": help}
+    return dataclasses.field(default=field.default, metadata={**field.metadata, **changes})
 
 
 def listed(options_class):

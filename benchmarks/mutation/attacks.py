@@ -118,8 +118,8 @@ SLIPS = (
     Slip(
         "A23",
         HERE + "losses.py",
-        "on_value=MASKED, off_value=0.0, dtype=logits.dtype)\n    return tf.reduce_max(logits + mask",
-        "on_value=0.0, off_value=1.0, dtype=logits.dtype)\n    return tf.reduce_max(logits * mask",
+        "on_value=MASKED, off_value=0.0, dtype=logits.dtype\n    )\n    return tf.reduce_max(logits + mask",
+        "on_value=0.0, off_value=1.0, dtype=logits.dtype\n    )\n    return tf.reduce_max(logits * mask",
         FORMULAS,
     ),
     Slip(
@@ -416,7 +416,7 @@ SLIPS = (
     Slip(
         "A71",
         HERE + "gradient_attack.py",
-        'return (int(self.loss == "kl"), 0)',
+        "return (int(self.loss in losses.REFERENCED), 0)",
         "return (0, 0)",
         (COSTS + "[pgd-2x3]",),
     ),

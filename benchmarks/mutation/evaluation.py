@@ -316,4 +316,19 @@ SLIPS = (
         "parts[2]",
         PARTS,
     ),
+    Slip(
+        "E25",
+        f"{HERE}/inputs.py",
+        '"epsilon": self.epsilon, "seed"',
+        '"seed"',
+        (f"{STATE}::test_the_state_of_another_evaluation_is_refused",),
+    ),
+    Slip(
+        "E41",
+        f"{HERE}/inputs.py",
+        '{"norm": self.norm, "epsilon": self.epsilon, "seed"',
+        '{"epsilon": self.epsilon, "seed"',
+        (f"{STATE}::test_the_state_of_other_labels_or_another_norm_is_refused",),
+    ),
+    Slip("E44", f"{HERE}/sanity.py", "QUERIES = 200, 10,", "QUERIES = 20, 10,", HAND),
 )

@@ -92,7 +92,13 @@ SLIPS = (
     Slip(
         "L23", NORM, "variance * count / tf.maximum(count - 1, 1)", "variance * count / (count - 1)", OF_NORM
     ),
-    Slip("L24", NORM, "_Mode(update=update, capture_in=statistics)", "_Mode(capture_in=statistics)", OF_NORM),
+    Slip(
+        "L24",
+        NORM,
+        "_entered(update=update, capture_in=statistics)",
+        "_entered(capture_in=statistics)",
+        OF_NORM,
+    ),
     Slip(
         "L25",
         NORM,

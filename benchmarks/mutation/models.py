@@ -162,4 +162,18 @@ SLIPS = (
         "while before_softmax and is_softmax_layer(layer):",
         ("tests/models/test_features.py::test_an_activation_that_changes_nothing_is_looked_through",),
     ),
+    Slip(
+        "M9",
+        HERE + "builder.py",
+        '"normalize_features": head != "wn"',
+        '"normalize_features": head != "fn"',
+        (BUILD + "test_the_head_decides_what_is_normalized",),
+    ),
+    Slip(
+        "M10",
+        HERE + "builder.py",
+        "blocks.uniform(1 / math.sqrt(features.shape[-1]))",
+        "blocks.uniform(1 / features.shape[-1])",
+        FORMULAS,
+    ),
 )

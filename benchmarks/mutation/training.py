@@ -22,7 +22,13 @@ SLIPS = (
         "self.options.beta * distance(adversarial, clean)",
         (OBJECTIVE + "[trades-he]",),
     ),
-    Slip("R2", HERE + "trades.py", 'return attack.with_loss("kl")', "return attack", (PASSES + "[trades]",)),
+    Slip(
+        "R2",
+        HERE + "trades.py",
+        'return attack.with_loss("mse" if squared else "kl")',
+        "return attack",
+        (PASSES + "[trades]",),
+    ),
     Slip(
         "R3",
         "athe_tf/training/pgd_at.py",
@@ -97,14 +103,14 @@ SLIPS = (
     Slip(
         "R14",
         HERE + "schedules.py",
-        "if drop < end and (drop > start or start == 0)",
+        "if drop < end and (drop > start or start == warm_up)",
         "if drop < end and drop >= start",
         FORMULAS,
     ),
     Slip(
         "R15",
         HERE + "schedules.py",
-        "if drop < end and (drop > start or start == 0)",
+        "if drop < end and (drop > start or start == warm_up)",
         "if drop < end and drop > start",
         FORMULAS,
     ),
@@ -145,8 +151,8 @@ SLIPS = (
     Slip(
         "R24",
         HERE + "averaging.py",
-        "tf.convert_to_tensor(updates) - 1, 0)",
-        "tf.convert_to_tensor(updates), 0)",
+        "tf.cast(tf.convert_to_tensor(updates), tf.float64) - 1 -",
+        "tf.cast(tf.convert_to_tensor(updates), tf.float64) -",
         FORMULAS,
     ),
     Slip(
@@ -215,7 +221,7 @@ SLIPS = (
     Slip(
         "R38",
         HERE + "optimizers.py",
-        "gradient + self.momentum * updated if self.nesterov else updated",
+        "gradient + momentum * updated if self.nesterov else updated",
         "updated",
         RATES,
     ),
@@ -264,8 +270,8 @@ SLIPS = (
     Slip(
         "R45",
         HERE + "adversarial_model.py",
-        "with restoring(moving_variables(self.net)):\n            _, _, gradients",
-        "if True:\n            _, _, gradients",
+        "with restoring(moving_variables(self.net)):\n                _, _, gradients",
+        "if True:\n                _, _, gradients",
         FORMULAS,
     ),
     Slip(
@@ -340,5 +346,33 @@ SLIPS = (
         (
             "tests/training/test_adversarial_model.py::test_crafting_changes_moving_statistics_in_train_mode_alone",
         ),
+    ),
+    Slip(
+        "R48",
+        HERE + "adversarial_model.py",
+        "0), 1 if self.weight_perturbation is None else 2",
+        "0), 1",
+        (PASSES + "[pgd_at awp]",),
+    ),
+    Slip(
+        "R50",
+        "athe_tf/programs/callbacks.py",
+        "(value, epoch) > (progress.best, progress.best_epoch or 0)",
+        "value > progress.best",
+        ("tests/programs/test_resume.py::test_the_later_of_equal_epochs_is_kept",),
+    ),
+    Slip(
+        "R55",
+        "athe_tf/programs/callbacks.py",
+        "60 * minutes, distribution",
+        "minutes, distribution",
+        FORMULAS,
+    ),
+    Slip(
+        "R59",
+        "athe_tf/programs/callbacks.py",
+        'row["seconds"] * (self.epochs - epoch - 1)',
+        'row["seconds"] * (self.epochs - epoch)',
+        FORMULAS,
     ),
 )

@@ -115,4 +115,7 @@ SLIPS = (
         LOCKS,
     ),
     Slip("U30", f"{HERE}/files.py", 'for inside in (*new.rglob("*"), new):', "for inside in (new,):", FILES),
+    Slip("U16", f"{HERE}/options.py", '("lt", operator.lt)', '("lt", operator.le)', EDGES),
+    Slip("U17", f"{HERE}/options.py", '("gt", operator.gt)', '("gt", operator.ge)', EDGES),
+    Slip("U18", f"{HERE}/options.py", '("ge", operator.ge)', '("ge", operator.gt)', EDGES),
 )

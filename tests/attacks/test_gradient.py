@@ -355,3 +355,11 @@ def test_epsilon_zero_returns_the_input(linear):
     result = attacks.get("pgd-3", epsilon=0.0).run(linear, IMAGES, y)
     assert not result.success.any()
     np.testing.assert_array_equal(attacks.get("pgd-3", epsilon=0.0)(linear, IMAGES, y), IMAGES)
+
+
+@pytest.mark.parametrize("step_size", [0.0, -0.01, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["pgd", "nes"])
+def test_a_step_that_has_no_length_is_refused(name, step_size):
+    with pytest.raises(InputError, match=r"step_size must .*\. Received: step_size="):
+        attacks.get(name, epsilon=0.1, step_size=step_size)
+    assert attacks.get(name, epsilon=0.0, step_size=0.0).step_size == 0

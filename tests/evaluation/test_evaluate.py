@@ -483,6 +483,23 @@ def test_data_sets_of_other_elements_are_refused(linear, parts, message):
         athe_tf.evaluate(linear, tf.data.Dataset.from_tensor_slices(parts), **settings())
 
 
+@pytest.mark.parametrize("batched", [True, False])
+def test_data_sets_of_unknown_shapes_are_read(linear, batched):
+    def elements():
+        yield from [(IMAGES[:7], y[:7]), (IMAGES[7:20], y[7:20])] if batched else zip(IMAGES, y, strict=True)
+
+    y = predictions(linear, IMAGES)
+    data = tf.data.Dataset.from_generator(elements, (tf.float32, tf.int32))
+    assert athe_tf.evaluate(linear, data, **settings(max_examples=20)).clean_accuracy == 1.0
+
+
+def test_a_data_set_without_an_end_is_refused_unless_a_part_is_asked_for(linear):
+    data = tf.data.Dataset.from_tensor_slices((IMAGES, predictions(linear, IMAGES))).batch(7).repeat()
+    with pytest.raises(InputError, match=r"never ends.*Remove dataset.repeat\(\), or set max_examples"):
+        athe_tf.evaluate(linear, data, **settings())
+    assert athe_tf.evaluate(linear, data, **settings(max_examples=70)).examples == 70
+
+
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [

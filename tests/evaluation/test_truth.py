@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import athe_tf
 from athe_tf.models.victim import victim_of
+from athe_tf.utils.errors import InputError
 from tests.linear_case import SHAPE, gray_images, linear_model, predictions
 from tests.small_runs import tiny_net
 
@@ -216,3 +217,53 @@ def test_adversarial_examples_whose_logits_are_not_numbers_are_counted(net, labe
 def test_logits_that_depend_on_the_batch_are_named_without_checks_too(net, labels):
     result = measured(lambda x: net(x) - tf.reduce_mean(net(x), axis=0), labels)
     assert "batch-dependent" in {one.id for one in result.warnings}
+
+
+def test_an_attack_cannot_change_once_it_was_used_and_a_copy_runs_what_it_says():
+    x, y = np.full((2, 4, 4, 1), 0.5, "float32"), np.array([0, 0])
+    attack = athe_tf.attacks.PGD(0.01, steps=2)
+    other = copy.copy(attack)
+    other.steps = 3
+    found = [
+        one.run(lambda z: tf.reshape(z, [-1, 16])[:, :2] * [[2.0, 1.0]], x, y) for one in (attack, other)
+    ]
+    assert [one.gradients.tolist() for one in found] == [[2, 2], [3, 3]]
+    for used in (attack, copy.copy(attack)):
+        with pytest.raises(InputError, match=r"cannot change after its first use.*steps=5 for PGD\("):
+            used.steps = 5
+
+
+def nested():
+    inner = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
+    return keras.Sequential([keras.Input((4, 4, 1)), inner]), inner
+
+
+@pytest.mark.parametrize("of_inner", [False, True], ids=["model", "nested model"])
+def test_a_method_of_a_model_that_was_replaced_is_followed(of_inner):
+    net, inner = nested()
+    x = np.random.default_rng(0).uniform(size=(3, 4, 4, 1)).astype("float32")
+    before = athe_tf.victim(net).logits(x).numpy()
+    changed = inner if of_inner else net
+    plain = changed.call
+    changed.call = lambda *args, **kwargs: -plain(*args, **kwargs)
+    np.testing.assert_allclose(athe_tf.victim(net).compiled_logits(x), -before, rtol=1e-6)
+
+
+def test_the_precision_of_a_layer_that_changed_is_followed():
+    net, inner = nested()
+    x = np.random.default_rng(0).uniform(size=(3, 4, 4, 1)).astype("float32")
+    before = athe_tf.victim(net).compiled_logits(x).numpy()
+    inner.layers[-1].dtype_policy = keras.DTypePolicy("bfloat16")
+    found = athe_tf.victim(net).compiled_logits(x).numpy()
+    np.testing.assert_allclose(found, tf.cast(net(x), tf.float32), atol=0.01)
+    assert 1e-4 < np.abs(found - before).max() < 0.05
+
+
+def test_a_victim_that_was_kept_by_the_user_is_refused_once_its_model_changed():
+    net, inner = nested()
+    victim = athe_tf.victim(net)
+    inner.layers[-1].set_weights([w + 1 for w in inner.layers[-1].get_weights()])
+    assert athe_tf.victim(victim) is victim
+    inner.layers[-1].activation = keras.activations.tanh
+    with pytest.raises(InputError, match=r"has changed since the victim was made.*athe_tf.victim\(model\)"):
+        athe_tf.evaluate(victim, np.full((2, 4, 4, 1), 0.5, "float32"), np.array([0, 1]), attacks=["fgsm"])

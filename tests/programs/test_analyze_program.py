@@ -243,7 +243,7 @@ def test_another_model_under_the_same_name_is_computed_anew(start, counted, file
     assert models == ["m.keras", "m.keras"]
 
 
-@pytest.mark.parametrize("name", ["class_bias.json", "class_bias.png"])
+@pytest.mark.parametrize("name", ["class_bias.json", "class_bias.png", "class_bias_surface.svg"])
 def test_a_foreign_file_is_not_overwritten(start, tmp_path, name):
     (tmp_path / name).write_text('{"mine": 1}')
     assert start("--model=MODELS/linear.keras", "--what=class_bias") == 2

@@ -16,6 +16,7 @@ from athe_tf.distribution import Distribution
 from athe_tf.jobs.locks import LOCK, lock_name, locked
 from athe_tf.programs import run
 from athe_tf.programs.callbacks import BestKeeper
+from athe_tf.programs.conditions import worker_facts
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run import train
@@ -533,3 +534,18 @@ def tiny_trainer(optimizer, head="he"):
     trainer.compile(optimizer)
     trainer.optimizer.build(trainer.net.trainable_variables)
     return trainer
+
+
+def test_workers_compare_every_module_that_a_setting_names(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("my_framework_file", "my_attack_file"):
+        (tmp_path / f"{name}.py").write_text(
+            "from athe_tf.attacks import PGD\nfrom athe_tf.training import PGDAT\n"
+        )
+    settings = {"framework": "my_framework_file:PGDAT", "validation_attack": "my_attack_file:PGD(steps=2)"}
+    config, splits = TrainConfig(**settings, dataset="digits"), tiny_splits()
+    before = worker_facts(config, splits)
+    (tmp_path / "my_attack_file.py").write_text("from athe_tf.attacks import BIM as PGD\n")
+    after = worker_facts(config, splits)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"source file of --validation_attack"} and "source file of --framework" in before

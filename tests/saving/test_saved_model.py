@@ -233,3 +233,14 @@ def test_every_malformed_model_is_refused(tmp_path):
         with pytest.raises(InputError) as caught:
             open_victim(tmp_path / name)
         assert name in str(caught.value)
+
+
+def test_a_saved_model_of_integers_is_refused_with_the_line_that_helps(tmp_path):
+    inputs = keras.Input((8, 8, 1), dtype="uint8")
+    keras.Model(inputs, tiny_net()(keras.layers.Rescaling(1 / 255)(inputs))).export(
+        tmp_path / "net", verbose=False
+    )
+    with pytest.raises(
+        InputError, match=r"takes images of dtype uint8.*with_input_range\(model, \(0, 255\)\)"
+    ):
+        athe_tf.victim(tmp_path / "net")

@@ -48,8 +48,8 @@ def trapped(name="pgd_at", factor=np.nan, **kwargs):
 
 
 def factor_for(name):
-    """The gradient is part of LLR's loss, which is not a number if the gradient is none."""
-    return 0.0 if name == "llr" else np.nan
+    """The gradient is part of the losses of these two, which are not numbers if the gradient is none."""
+    return 0.0 if name in ("gradalign", "llr") else np.nan
 
 
 def said(trainer, x, **kwargs):
@@ -126,3 +126,28 @@ def test_the_logs_and_the_variables_of_a_trainer_are_as_before():
     names = {"loss", "clean_accuracy", "robust_accuracy"}
     assert set(history) == names | {f"val_{name}" for name in names}
     assert all(variable.dtype != "int64" for variable in trainer.variables)
+
+
+@pytest.mark.parametrize("name", ["llr", "cure", "gradalign"])
+def test_a_loss_that_contains_gradients_which_are_not_finite_says_so(name):
+    trainer = trapped(name)
+    before = trainer.net.get_weights()
+    with pytest.raises(InputError, match="contains gradients with respect to the images.*tf.where around"):
+        trainer.fit(images(bright=3), Y, verbose=0)
+    assert all(np.array_equal(a, b) for a, b in zip(before, trainer.net.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize("attack", ["deepfool", "fab", "cw-linf-2"])
+def test_attacks_of_every_kind_count_their_images(attack):
+    trainer = training.PGDAT(trapped().net, attacks.get(attack, epsilon=0.05))
+    trainer.compile("sgd")
+    trainer.train_on_batch(images(bright=5), Y)
+    seen, zero, nonfinite, _ = trainer.crafted.read().tolist()
+    # An image that is misclassified before the first step needs no gradient.
+    assert seen == len(X) and zero == 0 and 1 <= nonfinite <= 5
+
+
+def test_an_attack_without_gradients_has_none_to_count():
+    trainer = training.PGDAT(trapped().net, attacks.get("square", epsilon=0.05, n_queries=2))
+    trainer.compile("sgd")
+    assert said(trainer, images(bright=16)) == []

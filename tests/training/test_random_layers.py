@@ -148,3 +148,34 @@ def test_draws_change_with_seed_and_step_and_leave_the_layers_unchanged():
     np.testing.assert_array_equal(one, same)
     assert (one != other).mean() > 0.1
     assert_equal_weights(before, [np.asarray(v) for layer in front for v in layer.variables])
+
+
+class Shaken(layers.Layer):
+    """Adds noise in training; `draw` makes it."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.draw = draw
+
+    def call(self, x, training=False):
+        return x + self.draw(tf.shape(x)) if training else x
+
+
+def draws(function):
+    return {
+        "tf.random": lambda: tf.random.normal,
+        "generator": lambda: tf.random.Generator.from_seed(0).normal,
+        "stateless": lambda: lambda shape: tf.random.stateless_normal(shape, [1, 2]),
+    }[function]()
+
+
+@pytest.mark.parametrize("function", ["tf.random", "generator", "stateless"])
+def test_random_numbers_that_keras_does_not_know_of_are_named(function):
+    net = keras.Sequential([keras.Input(SHAPE), Shaken(draws(function)), tiny_net(), layers.Dropout(0.1)])
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        make("pgd_at", net).train_on_batch(X, Y)
+    told = [str(each.message) for each in heard if "draws random numbers" in str(each.message)]
+    # A stateless draw is the same in every pass.
+    assert len(told) == (function != "stateless")
+    assert all(f"The model '{net.name}' draws" in one and "SeedGenerator" in one for one in told)

@@ -8,20 +8,23 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.attacks.engine import driver
+from athe_tf.attacks.engine import driver, gradient_health
 from athe_tf.attacks.engine.arguments import ReprFromArguments
 from athe_tf.attacks.engine.driver import craft_in_parallel
+from athe_tf.attacks.engine.gradients import repeated
 from athe_tf.attacks.engine.loop import LoopResult
 from athe_tf.attacks.engine.results import AttackResult, Costs, Precomputed, RoundResult, misclassified
 from athe_tf.attacks.engine.schedule import Schedule
+from athe_tf.attacks.registry import AttackOptions
 from athe_tf.models.victim import Victim, attack_dtype, victim_of
 from athe_tf.saving.opening import victim as as_victim
 from athe_tf.threat import threat_model
 from athe_tf.utils import rng
 from athe_tf.utils.choices import NORMS
-from athe_tf.utils.errors import check, check_integer
+from athe_tf.utils.errors import InputError, check, check_integer
 from athe_tf.utils.images_and_labels import checked_batch
 from athe_tf.utils.label_checks import checked_probabilities, is_soft, most_probable
+from athe_tf.utils.options import check_option
 from athe_tf.utils.tensorflow_compat import repeatable
 from athe_tf.utils.where import where_rows
 
@@ -83,6 +86,22 @@ class Attack(ReprFromArguments):
         self.schedule: Any = self.schedule_class(self)
         self._compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
+    def __setattr__(self, name, value):
+        """Sets an attribute, until the attack is used: what is compiled would not follow."""
+        if "_used" in vars(self):
+            raise InputError(
+                f"An attack cannot change after its first use, nor can copies of it. Received: {name}="
+                f"{value!r} for {self!r}. Make a new one."
+            )
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict:
+        """What a copy takes over: it has a schedule of its own, and nothing is compiled for it."""
+        return {name: value for name, value in vars(self).items() if name not in ("schedule", "_compiled")}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state, schedule=self.schedule_class(self), _compiled=weakref.WeakKeyDictionary())
+
     @property
     def epsilon(self):
         """The radius of the threat model."""
@@ -92,6 +111,14 @@ class Attack(ReprFromArguments):
     def norm(self) -> str:
         """The norm of the threat model."""
         return self.threat.norm
+
+    def step_length(self, step_size, per_epsilon):
+        """The length of a step, by default epsilon divided by `per_epsilon`; refuses zero and NaN."""
+        if step_size is None:
+            return self.epsilon / per_epsilon
+        if not tf.is_tensor(self.epsilon) and self.epsilon > 0:
+            check_option(AttackOptions, "step_size", step_size)
+        return step_size
 
     def rounds(self, victim: Victim) -> int:
         """The largest number of rounds; by default the number of restarts."""
@@ -109,13 +136,26 @@ class Attack(ReprFromArguments):
         return Costs(getattr(self, "steps", None) or 1, forward=1, backward=1)
 
     def craft(self, victim: Victim, x, y, ids, seed):
-        """Adversarial images for training; graph code. By default, from all rounds one after another."""
-        best, solved = x, tf.zeros(tf.shape(x)[:1], tf.bool)
-        for round_index in range(self.rounds(victim)):
-            found = self.run_round(victim, x, y, ids, seed, round_index)
-            best = where_rows(found.success & ~solved, found.x_adv, best)
-            solved |= found.success
-        return best
+        """Adversarial images for training; graph code.
+
+        By default the nearest ones of all rounds, and the clean image where none was found.
+        """
+
+        def body(index, nearest, norm, flags, *memory):
+            rounds = tf.fill(count, index) if self.schedule.rounds_in_parallel else index
+            found = self.run_round(victim, x, y, ids, seed, rounds, *memory)
+            nearer = found.success & (found.norm < norm)
+            nearest = where_rows(nearer, found.x_adv, nearest)
+            norm = tf.where(nearer, found.norm, norm)
+            flags |= gradient_health.flags_of_round(found)
+            return index + 1, nearest, norm, flags, *(tf.minimum(old, found.memory) for old in memory)
+
+        count, columns = tf.shape(x)[:1], self.schedule.memory_columns(victim)
+        memory = [tf.fill([tf.shape(x)[0], columns], float("inf"))] if columns else []
+        start = (0, x, tf.fill(count, tf.constant(float("inf"), x.dtype)), tf.zeros(count, tf.int32), *memory)
+        _, nearest, _, flags, *_ = repeated(body, start, self.schedule.craft_rounds(victim), victim)
+        gradient_health.report(flags)
+        return nearest
 
     def check_victim(self, victim: Victim) -> None:
         """Raises `NotApplicable` or `InputError` if this attack cannot be run on this victim."""
@@ -206,6 +246,7 @@ class Attack(ReprFromArguments):
             seed: Integer.
         """
         victim, soft = as_victim(model), is_soft(y)
+        vars(self)["_used"] = True
         if not tf.inside_function():
             x, classes = checked_batch(x, most_probable(y) if soft else y, victim.num_classes)
             y = checked_probabilities(y) if soft else classes
@@ -256,6 +297,7 @@ class Attack(ReprFromArguments):
                 there are. Defaults to `None`: no limit.
         """
         check_integer("batch_size", batch_size, 1)
+        vars(self)["_used"] = True
         victim = victim_of(model) if callable(model) else as_victim(model)
         if precomputed is None:
             x, y = checked_batch(x, y, victim.num_classes)

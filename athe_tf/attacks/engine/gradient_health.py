@@ -39,6 +39,13 @@ def flags_of(faults, gradients=1):
     return tf.add_n([tf.where(column, flag, 0) for column, flag in columns])
 
 
+def flags_of_round(found):
+    """The flags of images after a round, a `RoundResult`; without gradients there is nothing to say."""
+    zero = tf.zeros_like(found.nonfinite) if found.zero_gradients is None else found.zero_gradients
+    flags = flags_of(tf.stack([found.nonfinite, zero], axis=1), found.gradients)
+    return tf.where(found.gradients > 0, flags, USABLE)
+
+
 def counts(flags: list):
     """`[images, some zero gradient, some non-finite one, none that could be followed]` of a step."""
     found = tf.concat(flags, axis=0)

@@ -62,6 +62,10 @@ class Schedule:
         """
         return None
 
+    def craft_rounds(self, victim: Victim) -> int:
+        """How many rounds `craft` has; by default all."""
+        return self.attack.rounds(victim)
+
     def craft_passes(self, victim: Victim) -> float:
         """About how many passes `craft` takes for an image that withstands it, for estimates of time."""
         return self.attack.rounds(victim) * self.attack.round_passes(victim)

@@ -6,11 +6,15 @@ from typing import Any
 
 from athe_tf.analysis.registry import ALL_ANALYSES, ANALYSES, RUN_ANALYSES
 from athe_tf.data.names import check_name as check_data_set
-from athe_tf.programs.config.fields import ImageOptions, flag
+from athe_tf.programs.config.evaluate import EvaluatedModel
+from athe_tf.programs.config.fields import ImageOptions, check_folder, flag
 from athe_tf.utils.choices import NORMS, check_epsilon, check_input_range
 from athe_tf.utils.errors import check
-from athe_tf.utils.options import check_options, option, seed_option
+from athe_tf.utils.options import check_options, option, seed_option, with_help
 from athe_tf.utils.registry import unknown_name
+
+# What a picture in another projection is called.
+PROJECTIONS = {"rectilinear": "", "3d": "_surface"}
 
 
 def flag_fields(analysis) -> list[dataclasses.Field]:
@@ -44,7 +48,7 @@ class AnalyzedModels:
     model: str | None = option(
         None, "A .keras file, a SavedModel folder, a workdir of bin/train, or module:function."
     )
-    input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
+    input_range: tuple[float, ...] = with_help(EvaluatedModel, "input_range")
     compare: tuple[str, ...] = option(
         (), "Several models instead, drawn in one picture, separated by commas."
     )
@@ -98,7 +102,7 @@ class AnalyzeConfig(OwnFlags, SharedFlags):
         for name in () if self.compare else self.what:
             several = f"{name} needs several training runs. Give them as --compare=RUN1,RUN2."
             check(name not in RUN_ANALYSES, several)
-        check(bool(self.output), "--output= is empty. Name a folder, or leave the flag out.")
+        check_folder(self, "output")
         if self.input_range:
             check_input_range(self.input_range, "--input_range")
         if self.dataset is not None:

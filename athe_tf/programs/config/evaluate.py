@@ -8,7 +8,7 @@ from athe_tf.data.names import check_name as check_data_set
 from athe_tf.evaluation.options import CommonOptions, check_peers
 from athe_tf.evaluation.protocols import get_protocol
 from athe_tf.jobs.shard import Shard
-from athe_tf.programs.config.fields import DeviceOptions, ImageOptions, flag
+from athe_tf.programs.config.fields import DeviceOptions, ImageOptions, check_folder, flag
 from athe_tf.report.gate import GateOptions
 from athe_tf.results.file_format import LessCommonOptions
 from athe_tf.utils.choices import RUNTIME_SUFFIXES, check_epsilon, check_input_range, parse_logit_scale
@@ -76,7 +76,7 @@ class EvaluateConfig(
             bool(self.model),
             "Specify which model to evaluate: --model=FILE.keras, a SavedModel folder or a workdir.",
         )
-        check(self.output != "", "--output= is empty. Name a folder, or leave the flag out.")
+        check_folder(self, "output")
         check_options(self, flag)
         self._check_converted()
         if self.input_range:

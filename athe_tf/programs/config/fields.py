@@ -4,12 +4,18 @@ import dataclasses
 from typing import Any
 
 from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.utils.errors import check
 from athe_tf.utils.options import option
 
 
 def flag(name: str) -> str:
     """How messages call a setting."""
     return f"--{name}"
+
+
+def check_folder(config, name: str) -> None:
+    """Raises `InputError` for the name of a folder that is empty."""
+    check(getattr(config, name) != "", f"{flag(name)}= is empty. Name a folder, or leave the flag out.")
 
 
 def picked(config, *names: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from athe_tf.data.names import check_name as check_data_set
 from athe_tf.data.options import AugmentationOptions
 from athe_tf.models import names as models
 from athe_tf.programs.config import rules
-from athe_tf.programs.config.fields import DeviceOptions, flag
+from athe_tf.programs.config.fields import DeviceOptions, check_folder, flag
 from athe_tf.training import options as training
 from athe_tf.utils.choices import MARGIN_FORMS, WEIGHT_NORMS, check_epsilon, parse_logit_scale
 from athe_tf.utils.errors import check
@@ -200,7 +200,7 @@ class TrainConfig(
     """A training run. The defaults are from HE's CIFAR-10 tables, with a small model."""
 
     def __post_init__(self):
-        check(self.workdir != "", "--workdir= is empty. Name a folder, or leave the flag out.")
+        check_folder(self, "workdir")
         check_options(self, flag)
         check_data_set(self.dataset)
         models.check_name(self.model)
