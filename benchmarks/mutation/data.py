@@ -272,8 +272,8 @@ SLIPS = (
     Slip(
         "D30",
         f"{HERE}/mixed.py",
-        "seed=fold(seed, _EXTRA)",
-        "seed=seed",
+        "(seed, fold(seed, _EXTRA))",
+        "(seed, seed)",
         (f"{GOLDEN}::test_a_mixed_epoch_has_the_order_of_the_first_version",),
     ),
 )

@@ -33,14 +33,14 @@ SLIPS = (
     ),
     Slip(
         "P3",
-        "athe_tf/report/attack_sections.py",
+        "athe_tf/results/charts.py",
         "ATTACKED if one.in_worst_case else OUTSIDE",
         "OUTSIDE if one.in_worst_case else ATTACKED",
         CELLS,
     ),
     Slip(
         "P4",
-        "athe_tf/report/attack_sections.py",
+        "athe_tf/results/charts.py",
         "return result.at_headline(attack) or not result.curve",
         "return not result.curve",
         CELLS,
@@ -103,25 +103,23 @@ SLIPS = (
     ),
     Slip(
         "P15",
-        "athe_tf/report/attack_sections.py",
+        "athe_tf/results/charts.py",
         "np.asarray(norms) > at",
         "np.asarray(norms) >= at",
         DRAWING,
     ),
     Slip(
         "P17",
-        "athe_tf/report/attack_sections.py",
+        "athe_tf/results/charts.py",
         'p["interval"][0], p["interval"][1]) for p',
         'p["interval"][1], p["interval"][0]) for p',
         CELLS,
     ),
-    Slip(
-        "P18", "athe_tf/report/model_sections.py", "factor = 0.5 / largest", "factor = 1.0 / largest", DRAWING
-    ),
+    Slip("P18", "athe_tf/results/charts.py", "factor = 0.5 / largest", "factor = 1.0 / largest", DRAWING),
     Slip("P19", "athe_tf/report/model_sections.py", "MOST_EXAMPLES = 12", "MOST_EXAMPLES = 15", CELLS),
     Slip(
         "P20",
-        "athe_tf/report/model_sections.py",
+        "athe_tf/results/charts.py",
         '"clean_prediction", "adversarial_prediction")',
         '"adversarial_prediction", "clean_prediction")',
         CELLS,
@@ -287,7 +285,7 @@ SLIPS = (
     Slip(
         "P45",
         f"{HERE}/writing.py",
-        "    check_ours(*(place / name for name in WRITTEN))\n",
+        "    check_ours(*(place / name for name in (*WRITTEN, *OUTCOME)))\n",
         "",
         (f"{REPORT}::test_an_output_that_cannot_be_written_is_refused",),
     ),
@@ -308,7 +306,7 @@ SLIPS = (
     ),
     Slip(
         "P16",
-        f"{HERE}/attack_sections.py",
+        "athe_tf/results/charts.py",
         "if result.at_headline(a) and a.norm in (None, result.norm)",
         "if result.at_headline(a)",
         (f"{REPORT}::test_minimum_norm_attacks_of_another_norm_are_not_drawn",),
