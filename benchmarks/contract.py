@@ -3,7 +3,7 @@
 Every piece with every framework, head and precision trains for two steps; what a framework refuses must be
 said before the first of them. And 4 x 32 images give the update of 128 in every framework, with frozen batch
 normalization in float64, weights and averages within 1e-9. Prints one line per framework, and every failure.
-The suite has each pair once, in `tests/training/test_combinations.py`, and replicas, workers and kills too.
+The suite has each pair once, in `tests/training/test_combinations.py`, and replicas and kills too.
 """
 
 import itertools
