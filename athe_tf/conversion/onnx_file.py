@@ -1,0 +1,167 @@
+"""`read_onnx`: an ONNX file of a classifier as plain data, its nodes and its constants; nothing is executed."""
+
+import dataclasses
+import math
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from athe_tf.conversion.onnx_operators import Node
+from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.registry import import_optional
+
+# Protocol buffers, and so ONNX files, end here; larger models keep their weights beside the file.
+_LARGEST_FILE = 2**31 - 1
+_REMEDY = "Export the classifier again, from one batch of images to one of logits."
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxGraph:
+    """A classifier as ONNX describes it.
+
+    Attributes:
+        nodes: The operations, in the order in which they are computed.
+        constants: The arrays of the file by name.
+        images: The name of the input.
+        shape: Height, width and channels of an image.
+        channels_first: Whether its input is `[N, C, H, W]`.
+        single: Whether it takes one image at a time.
+        output: The name of the output.
+    """
+
+    nodes: Sequence[Node]
+    constants: dict[str, np.ndarray]
+    images: str
+    shape: tuple[int, int, int]
+    channels_first: bool
+    single: bool
+    output: str
+
+
+def image_layout(path, shape: Sequence) -> tuple[bool, bool, tuple[int, int, int]]:
+    """What an input of this shape takes: channels first? one image at a time? height, width, channels.
+
+    A size that is not known is no positive number. `InputError` for what are no images.
+
+    Example:
+
+    >>> image_layout("net.onnx", ["N", 3, 32, 32])
+    (True, False, (32, 32, 3))
+    """
+    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
+    known = len(sizes) == 4 and None not in sizes[1:]
+    check(
+        known,
+        f"'{path}' takes inputs of shape {sizes}. Expected: images, [batch, channels, height, width] or [batch, "
+        "height, width, channels], and only the size of the batch may be open. Export it with images of a fixed "
+        "size.",
+    )
+    batch, *rest = sizes
+    check(
+        batch in (None, 1),
+        f"'{path}' takes exactly {batch} images at a time. Expected: any number, or 1. Export it with a batch of 1.",
+    )
+    channels = [size in (1, 3) for size in (rest[0], rest[2])]
+    if channels[0] == channels[1]:
+        channels[0] = rest[1] == rest[2]
+    a, b, c = (int(size or 0) for size in rest)
+    return channels[0], batch == 1, (b, c, a) if channels[0] else (a, b, c)
+
+
+def check_ends(path, inputs: Sequence, outputs: Sequence) -> None:
+    """Raises `InputError` unless a file has one input and one output."""
+    check(
+        (len(inputs), len(outputs)) == (1, 1),
+        f"'{path}' has {len(inputs)} inputs and {len(outputs)} outputs. Expected: one input, images, and one "
+        "output, logits. Export a model that has only these.",
+    )
+
+
+def read_onnx(path: str | os.PathLike) -> OnnxGraph:
+    """Reads a file, with weights inside or in other files of the same folder."""
+    path = pathlib.Path(path)
+    onnx = import_optional("onnx", f"onnx is needed to read '{path}'. Install it with: pip install 'athe_tf[onnx]'.")
+    check(path.is_file(), f"There is no model file '{path}'.")
+    size = path.stat().st_size
+    check(
+        size <= _LARGEST_FILE,
+        f"'{path}' has {size / 2**30:.1f} GiB, and an ONNX file has less than 2. Save it with its weights in a file "
+        "of their own: onnx.save(model, FILE, save_as_external_data=True).",
+    )
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+        check(len(model.graph.node) > 0, "it has no operations")
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        constants = {one.name: _array(onnx, path, one) for one in model.graph.initializer}
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"'{path}' is not an ONNX file, or is damaged: {cause(error)}. Copy it again.") from error
+    return _graph(onnx, path, model, constants)
+
+
+def _graph(onnx, path: pathlib.Path, model, constants: dict[str, np.ndarray]) -> OnnxGraph:
+    graph = model.graph
+    inputs = [one for one in graph.input if one.name not in constants]
+    check_ends(path, inputs, graph.output)
+    tensor = inputs[0].type.tensor_type
+    kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
+    check(kind == "FLOAT", f"'{path}' takes inputs of type {kind}. Expected: FLOAT. {_REMEDY}")
+    channels_first, single, shape = image_layout(path, [one.dim_value for one in tensor.shape.dim])
+    opset = max([one.version for one in model.opset_import if one.domain in ("", "ai.onnx")], default=1)
+    nodes, names = [], {inputs[0].name, *constants}
+    for index, one in enumerate(graph.node):
+        name = one.name or f"number {index + 1}"
+        check(
+            one.domain in ("", "ai.onnx"),
+            f"The operation {one.domain}.{one.op_type} (node '{name}') of '{path}' is not one of ONNX itself, and "
+            f"is not supported. {_REMEDY}",
+        )
+        missing = [each for each in one.input if each and each not in names]
+        check(not missing, f"The node '{name}' of '{path}' reads '{missing[:1]}', which no node before it writes.")
+        names.update(one.output)
+        attributes = {each.name: _attribute(onnx, path, each) for each in one.attribute}
+        nodes.append(Node(one.op_type, tuple(one.input), tuple(one.output), attributes, opset, name))
+    output = graph.output[0].name
+    check(output in names, f"No node of '{path}' writes its output '{output}'. {_REMEDY}")
+    return OnnxGraph(nodes, constants, inputs[0].name, shape, channels_first, single, output)
+
+
+def _attribute(onnx, path: pathlib.Path, attribute) -> Any:
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, onnx.TensorProto):
+        return _array(onnx, path, value)
+    return value if isinstance(value, (int, float)) else None if hasattr(value, "node") else list(value)
+
+
+def _array(onnx, path: pathlib.Path, tensor) -> np.ndarray:
+    """The values of a tensor; what lies outside of the folder of the file is refused."""
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return onnx.numpy_helper.to_array(tensor)
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    inside = location not in ("", ".", "..") and not set(location) & {"/", "\\", "\0"}
+    file = path.parent / location if inside else path.parent
+    # A link may lead out of the folder.
+    inside = inside and file.resolve().parent == path.parent.resolve()
+    check(
+        inside,
+        f"The weights '{tensor.name}' of '{path}' are in '{location}', outside of its folder, and are refused. Save "
+        "the model with its weights beside it.",
+    )
+    check(file.is_file(), f"The weights of '{path}' are in '{file.name}', and that is missing. Copy it, too.")
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    count, offset = math.prod(tensor.dims), int(entries.get("offset", 0))
+    length = int(entries.get("length", count * dtype.itemsize))
+    check(
+        length == count * dtype.itemsize and 0 <= offset <= file.stat().st_size - length,
+        f"The weights '{tensor.name}' of '{path}', {list(tensor.dims)}, do not fit {length:,} bytes at {offset:,} of "
+        f"'{file.name}', which has {file.stat().st_size:,}. Copy both files again.",
+    )
+    return np.fromfile(file, dtype, count, offset=offset).reshape(tuple(tensor.dims))
