@@ -1,4 +1,6 @@
-"""`read_onnx`: an ONNX file of a classifier as plain data, its nodes and its constants; nothing is executed."""
+"""`read_onnx`: an ONNX file of a classifier as plain data, its nodes and its constants; nothing is
+executed.
+"""
 
 import dataclasses
 import math
@@ -55,14 +57,17 @@ def image_layout(path, shape: Sequence) -> tuple[bool, bool, tuple[int, int, int
     known = len(sizes) == 4 and None not in sizes[1:]
     check(
         known,
-        f"'{path}' takes inputs of shape {sizes}. Expected: images, [batch, channels, height, width] or [batch, "
-        "height, width, channels], and only the size of the batch may be open. Export it with images of a fixed "
+        f"'{path}' takes inputs of shape {sizes}. Expected: images, [batch, channels, height, width] or "
+        "[batch, "
+        "height, width, channels], and only the size of the batch may be open. Export it with images of a "
+        "fixed "
         "size.",
     )
     batch, *rest = sizes
     check(
         batch in (None, 1),
-        f"'{path}' takes exactly {batch} images at a time. Expected: any number, or 1. Export it with a batch of 1.",
+        f"'{path}' takes exactly {batch} images at a time. Expected: any number, or 1. Export it with a "
+        "batch of 1.",
     )
     channels = [size in (1, 3) for size in (rest[0], rest[2])]
     if channels[0] == channels[1]:
@@ -83,12 +88,15 @@ def check_ends(path, inputs: Sequence, outputs: Sequence) -> None:
 def read_onnx(path: str | os.PathLike) -> OnnxGraph:
     """Reads a file, with weights inside or in other files of the same folder."""
     path = pathlib.Path(path)
-    onnx = import_optional("onnx", f"onnx is needed to read '{path}'. Install it with: pip install 'athe_tf[onnx]'.")
+    onnx = import_optional(
+        "onnx", f"onnx is needed to read '{path}'. Install it with: pip install 'athe_tf[onnx]'."
+    )
     check(path.is_file(), f"There is no model file '{path}'.")
     size = path.stat().st_size
     check(
         size <= _LARGEST_FILE,
-        f"'{path}' has {size / 2**30:.1f} GiB, and an ONNX file has less than 2. Save it with its weights in a file "
+        f"'{path}' has {size / 2**30:.1f} GiB, and an ONNX file has less than 2. Save it with its weights "
+        "in a file "
         "of their own: onnx.save(model, FILE, save_as_external_data=True).",
     )
     try:
@@ -100,7 +108,9 @@ def read_onnx(path: str | os.PathLike) -> OnnxGraph:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"'{path}' is not an ONNX file, or is damaged: {cause(error)}. Copy it again.") from error
+        raise InputError(
+            f"'{path}' is not an ONNX file, or is damaged: {cause(error)}. Copy it again."
+        ) from error
     return _graph(onnx, path, model, constants)
 
 
@@ -118,11 +128,15 @@ def _graph(onnx, path: pathlib.Path, model, constants: dict[str, np.ndarray]) ->
         name = one.name or f"number {index + 1}"
         check(
             one.domain in ("", "ai.onnx"),
-            f"The operation {one.domain}.{one.op_type} (node '{name}') of '{path}' is not one of ONNX itself, and "
+            f"The operation {one.domain}.{one.op_type} (node '{name}') of '{path}' is not one of ONNX "
+            "itself, and "
             f"is not supported. {_REMEDY}",
         )
         missing = [each for each in one.input if each and each not in names]
-        check(not missing, f"The node '{name}' of '{path}' reads '{missing[:1]}', which no node before it writes.")
+        check(
+            not missing,
+            f"The node '{name}' of '{path}' reads '{missing[:1]}', which no node before it writes.",
+        )
         names.update(one.output)
         attributes = {each.name: _attribute(onnx, path, each) for each in one.attribute}
         nodes.append(Node(one.op_type, tuple(one.input), tuple(one.output), attributes, opset, name))
@@ -152,7 +166,8 @@ def _array(onnx, path: pathlib.Path, tensor) -> np.ndarray:
     inside = inside and file.resolve().parent == path.parent.resolve()
     check(
         inside,
-        f"The weights '{tensor.name}' of '{path}' are in '{location}', outside of its folder, and are refused. Save "
+        f"The weights '{tensor.name}' of '{path}' are in '{location}', outside of its folder, and are "
+        "refused. Save "
         "the model with its weights beside it.",
     )
     check(file.is_file(), f"The weights of '{path}' are in '{file.name}', and that is missing. Copy it, too.")
@@ -161,7 +176,8 @@ def _array(onnx, path: pathlib.Path, tensor) -> np.ndarray:
     length = int(entries.get("length", count * dtype.itemsize))
     check(
         length == count * dtype.itemsize and 0 <= offset <= file.stat().st_size - length,
-        f"The weights '{tensor.name}' of '{path}', {list(tensor.dims)}, do not fit {length:,} bytes at {offset:,} of "
+        f"The weights '{tensor.name}' of '{path}', {list(tensor.dims)}, do not fit {length:,} bytes at "
+        f"{offset:,} of "
         f"'{file.name}', which has {file.stat().st_size:,}. Copy both files again.",
     )
     return np.fromfile(file, dtype, count, offset=offset).reshape(tuple(tensor.dims))

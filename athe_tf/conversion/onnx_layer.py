@@ -63,9 +63,7 @@ class OnnxLayer(keras.layers.Layer):
         batch = tf.shape(images)[0]
         known: dict[str, Any] = dict(self._constants)
         known |= {name: Value(tf.convert_to_tensor(weight)) for name, weight in self._weights.items()}
-        known |= {
-            name: [-n * batch if n < 0 else n for n in sizes] for name, sizes in self.sizes.items()
-        }
+        known |= {name: [-n * batch if n < 0 else n for n in sizes] for name, sizes in self.sizes.items()}
         known[self.images] = Value(last=images) if self.channels_first else Value(images)
         for node in self._nodes:
             results = compute(node, *(known[name] if name else None for name in node.inputs))
@@ -77,7 +75,11 @@ class OnnxLayer(keras.layers.Layer):
 
     def get_config(self):
         names = ("nodes", "constants", "sizes", "weights_like", "images", "channels_first", "width")
-        return super().get_config() | {name: getattr(self, name) for name in names} | {"output": self.output_name}
+        return (
+            super().get_config()
+            | {name: getattr(self, name) for name in names}
+            | {"output": self.output_name}
+        )
 
 
 def layer_of(lowered: LoweredGraph, images: str, channels_first: bool, width: int) -> OnnxLayer:
@@ -90,7 +92,10 @@ def layer_of(lowered: LoweredGraph, images: str, channels_first: bool, width: in
         width: The number of outputs for an image.
     """
     fixed = {
-        node.inputs[place] for node in lowered.nodes if node.operator == "BatchNormalization" for place in _STATISTICS
+        node.inputs[place]
+        for node in lowered.nodes
+        if node.operator == "BatchNormalization"
+        for place in _STATISTICS
     }
     arrays = {
         name: array

@@ -1,7 +1,9 @@
 """`lower`: what is left to compute of an ONNX graph once everything that no image changes is computed.
 
-The graph is followed symbolically with a batch of a large prime number of images. Every size that is a multiple of
-this number is then a multiple of the batch, however it was computed, and all other sizes are constants. A graph
+The graph is followed symbolically with a batch of a large prime number of images. Every size that is a
+multiple of
+this number is then a multiple of the batch, however it was computed, and all other sizes are constants. A
+graph
 that was exported for one image is generalized on the way: where it names sizes, the batch takes its place.
 """
 
@@ -24,7 +26,7 @@ from athe_tf.conversion.onnx_operators import (
     reshaped,
     shape_of,
 )
-from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.errors import check
 
 # No model has a size that is a multiple of it.
 _BATCH = 7919
@@ -40,13 +42,16 @@ class LoweredGraph:
         constants: The arrays that they read.
         sizes: Shapes that contain the batch: a negative entry counts how many times.
         output: The name of the logits.
-        rows: Where rows of an image come before the batch on one axis, their number, by the name of the value.
+        classes: Their number.
+        rows: Where rows of an image come before the batch on one axis, their number, by the name of the
+        value.
     """
 
     nodes: list[Node]
     constants: dict[str, np.ndarray]
     sizes: dict[str, list[int]]
     output: str
+    classes: int = 0
     rows: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -64,9 +69,11 @@ def lower(graph: OnnxGraph) -> LoweredGraph:
         sizes = ["batch" if size == _BATCH else size for size in shape]
         check(
             len(sizes) == 2 and sizes[0] == "batch" and (sizes[1] or 0) > 1,
-            f"The output '{graph.output}' has the shape {sizes}. Expected: [batch, classes], the logits. Export the "
+            f"The output '{graph.output}' has the shape {sizes}. Expected: [batch, classes], the logits. "
+            "Export the "
             "classifier again, from images to logits.",
         )
+        lowered.classes = int(shape[1])
 
     # Symbolic: nothing is computed but constants, outside of this function.
     spec = tf.TensorSpec([_BATCH, *graph.shape], tf.float32)
@@ -80,7 +87,8 @@ def check_operators(nodes: Sequence[Node]) -> None:
     named = ", ".join(f"{operator} (node '{name}')" for operator, name in unknown.items())
     check(
         not unknown,
-        f"There is no conversion for {named}. Supported are {', '.join(sorted(_KNOWN))}. Export the model with "
+        f"There is no conversion for {named}. Supported are {', '.join(sorted(_KNOWN))}. Export the model "
+        "with "
         "these, or write its twin in Keras.",
     )
 
@@ -124,9 +132,11 @@ def _known(node: Node, inputs: list) -> np.ndarray:
 
 
 def _reshape_of_batch(node: Node, inputs: list, single: bool, rows: int) -> tuple[Node, list, int]:
-    """A `Reshape` with the sizes that it has for a batch, and how many rows of each image lie before the batch.
+    """A `Reshape` with the sizes that it has for a batch, and how many rows of each image lie before the
+    batch.
 
-    `rows` is that number before: where one axis holds the batch and rows of its images, the rows may come first.
+    `rows` is that number before: where one axis holds the batch and rows of its images, the rows may come
+    first.
     """
     wanted = node.get("shape") if len(inputs) < 2 else np.asarray(inputs[1]).tolist()
     old = shape_of(inputs[0])
@@ -198,10 +208,10 @@ def _emitted(node: Node, inputs: list, found: tuple, lowered: LoweredGraph) -> N
                 ]
             else:
                 lowered.constants[name] = value
-    plain = {
-        name: np.ravel(value).tolist() if isinstance(value, np.ndarray) else value
-        for name, value in node.attributes.items()
-    }
+    arrays = {name: value for name, value in node.attributes.items() if isinstance(value, np.ndarray)}
+    plain = dict(node.attributes)
+    for name, value in arrays.items():
+        plain |= {name: np.ravel(value).tolist(), f"{name}_dtype": value.dtype.name}
     return dataclasses.replace(node, attributes=plain)
 
 
@@ -214,4 +224,4 @@ def _without_unused(lowered: LoweredGraph) -> LoweredGraph:
             kept.append(node)
     constants = {name: value for name, value in lowered.constants.items() if name in used}
     sizes = {name: value for name, value in lowered.sizes.items() if name in used}
-    return LoweredGraph(kept[::-1], constants, sizes, lowered.output)
+    return LoweredGraph(kept[::-1], constants, sizes, lowered.output, lowered.classes)

@@ -1,10 +1,13 @@
 """The operators of ONNX on TensorFlow tensors, with gradients: `OPERATORS`, one small function for each.
 
-A function takes its node and the node's inputs: `Value`s, NumPy arrays for constants, lists of sizes for shapes
-that contain the batch, and `None` for an input that is left out. It returns one result, or a tuple of them. What
+A function takes its node and the node's inputs: `Value`s, NumPy arrays for constants, lists of sizes for
+shapes
+that contain the batch, and `None` for an input that is left out. It returns one result, or a tuple of them.
+What
 it cannot compute exactly it refuses: nothing is approximated.
 
-ONNX puts channels first, TensorFlow's convolutions on CPUs want them last. A `Value` has both orders, each made
+ONNX puts channels first, TensorFlow's convolutions on CPUs want them last. A `Value` has both orders, each
+made
 when it is first asked for, so that maps stay in TensorFlow's order from one convolution to the next.
 """
 
@@ -284,7 +287,9 @@ def _window(node: Node, spatial, kernel) -> tuple[list[int], list[int], list[tup
     found = []
     for size, side, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
         total = max(0, (-(-size // stride) - 1) * stride + dilation * (side - 1) + 1 - size)
-        found.append((total // 2, total - total // 2) if auto == "SAME_UPPER" else (total - total // 2, total // 2))
+        found.append(
+            (total // 2, total - total // 2) if auto == "SAME_UPPER" else (total - total // 2, total // 2)
+        )
     return strides, dilations, found
 
 
@@ -310,7 +315,9 @@ def _dilated(kernel, dilations):
 
 
 def kernel_last(weight):
-    """From the kernel of a convolution in ONNX, `[out, in, *spatial]`, to TensorFlow's `[*spatial, in, out]`."""
+    """From the kernel of a convolution in ONNX, `[out, in, *spatial]`, to TensorFlow's `[*spatial, in,
+    out]`.
+    """
     rank = len(weight.shape)
     return tf.transpose(weight, [*range(2, rank), 1, 0])
 
@@ -339,7 +346,9 @@ def _transposed_convolution(node: Node, x, weight, bias=None):
     count = len(images.shape) - 2
     strides, dilations, _ = _window(node, [1] * count, weight.shape[2:])
     kernel = _dilated(kernel_last(weight), dilations)  # [*spatial, out, in]
-    full = [(n - 1) * s + k for n, s, k in zip(images.shape[1:-1], strides, kernel.shape[:count], strict=True)]
+    full = [
+        (n - 1) * s + k for n, s, k in zip(images.shape[1:-1], strides, kernel.shape[:count], strict=True)
+    ]
     extra = list(node.get("output_padding") or [0] * count)
     wanted, auto = node.get("output_shape"), node.get("auto_pad", "NOTSET")
     if auto.startswith("SAME") and not wanted:
@@ -410,7 +419,7 @@ def _resize(node: Node, x, *rest):
     node.require(not node.get("antialias"), "has antialias=1")
     node.require(node.get("keep_aspect_ratio_policy", "stretch") == "stretch", "keeps the aspect ratio")
     for axis in (2, 3):
-        old, new = shape[axis], sizes.get(axis) or int(math.floor(shape[axis] * scales.get(axis, 1.0)))
+        old, new = shape[axis], sizes.get(axis) or math.floor(shape[axis] * scales.get(axis, 1.0))
         matrix = _resize_matrix(node, old, int(new), sizes.get(axis, 0) / old or scales.get(axis, 1.0))
         images = tf.tensordot(images, tf.constant(matrix, images.dtype), [[axis - 1], [1]])
         images = tf.transpose(images, [0, 3, 1, 2] if axis == 2 else [0, 1, 3, 2])
@@ -546,7 +555,9 @@ def _general_product(node: Node, x, y, offset=None):
     product = product if node.get("alpha", 1.0) == 1 else node.get("alpha") * product
     if offset is None:
         return Value(product)
-    return Value(product + (first(offset) if node.get("beta", 1.0) == 1 else node.get("beta") * first(offset)))
+    return Value(
+        product + (first(offset) if node.get("beta", 1.0) == 1 else node.get("beta") * first(offset))
+    )
 
 
 _REDUCTIONS: dict[str, Callable] = {
@@ -614,7 +625,8 @@ def _expand(node: Node, x, shape):
 
 @operator("ConstantOfShape")
 def _constant_of_shape(node: Node, shape):
-    sizes, value = _constant(node, shape, "shape"), np.ravel(node.get("value", np.float32(0.0)))[0]
+    sizes, value = _constant(node, shape, "shape"), node.get("value", np.float32(0.0))
+    value = np.ravel(np.asarray(value, node.get("value_dtype")))[0]
     _bounded(node, sizes)
     return Value(tf.fill(sizes, tf.constant(value)) if sizes else tf.constant(value))
 
@@ -685,7 +697,9 @@ def _slice(node: Node, x, *rest):
     )
     rank, steps = len(shape_of(x)), steps or [1] * len(starts)
     parts = [slice(None)] * rank
-    for start, end, axis, step in zip(starts, ends, _axes(axes or range(len(starts)), rank), steps, strict=True):
+    for start, end, axis, step in zip(
+        starts, ends, _axes(axes or range(len(starts)), rank), steps, strict=True
+    ):
         far_end = isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR)
         far_start = isinstance(start, int) and ((start >= _FAR and step < 0) or start <= -_FAR)
         parts[axis] = slice(None if far_start else start, None if far_end else end, step)

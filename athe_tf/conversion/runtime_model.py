@@ -1,59 +1,74 @@
-"""ONNX and LiteRT files as victims: logits from another runtime, without gradients."""
+"""ONNX and LiteRT files as victims: logits from another runtime, gradients from a Keras model made of the
+file.
+"""
 
 import pathlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.conversion.onnx_file import check_ends, image_layout, read_onnx
+from athe_tf.conversion.onnx_import import import_onnx, onnx_logits
 from athe_tf.models.card import read_card
-from athe_tf.models.victim import Victim
+from athe_tf.models.victim import Victim, victim_of
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, cause, check
-from athe_tf.utils.registry import import_optional
+
+#: In the card of a victim: how far its gradient source is from the file, or why it has none.
+DIFFERENCE, NOT_CONVERTED = "difference_of_twin", "not_converted"
 
 
 def open_runtime_model(path: str | pathlib.Path) -> Victim:
-    """A victim from an `.onnx` or a `.tflite` file that maps images `[N, H, W, C]` in [0, 1] to logits.
+    """A victim from an `.onnx` or a `.tflite` file that maps images in [0, 1] to logits.
 
-    It has no gradients: attacks that need them cannot be run on it. Use attacks on the model that it was made
-    of, as gradient source, and attacks that need outputs only.
+    The other runtime on the file itself is the judge. The gradients are those of a Keras model that is made
+    of
+    an ONNX file, its twin. Without a twin, attacks that need gradients cannot be run; the card says why.
 
     Example:
 
     >>> victim = open_runtime_model("net.tflite")
 
     Args:
-        path: The file. Other inputs than one of float32 images, channels last, and other outputs than one of
-            logits are an `InputError`.
+        path: The file. Other inputs than one of float32 images and other outputs than one of logits are an
+            `InputError`.
     """
     path = pathlib.Path(path)
-    run, classes = (_onnx if path.suffix == ".onnx" else _litert)(path)
-    digest, card = file_digest(path), read_card(path)
+    digest, card = file_digest(path), dict(read_card(path))
+    source = None
+    if path.suffix == ".onnx":
+        graph = read_onnx(path)
+        run = onnx_logits(path, graph)
+        classes = _classes_of(path, run, graph.shape)
+        try:
+            twin = import_onnx(graph, run, path.stem)
+            source = victim_of(twin.net).replace(scale=card.get("scale") or 1.0)
+            card[DIFFERENCE] = twin.difference
+        except InputError as error:
+            card[NOT_CONVERTED] = str(error)
+    else:
+        run, classes = _litert(path)
 
     def logits(x):
         found = tf.numpy_function(run, [tf.cast(x, tf.float32)], tf.float32, stateful=False)
         return tf.ensure_shape(found, [None, classes])
 
-    known: dict[str, Any] = {"name": path.name, "facts": card, "digest": lambda: digest}
+    known: dict[str, Any] = {"name": path.name, "facts": card, "digest": lambda: digest, "source": source}
     scale = card.get("scale") or 1.0
     return Victim(logits, scale=scale, num_classes=classes, differentiable=False, **known)
 
 
-def _onnx(path: pathlib.Path) -> tuple[Callable, int]:
-    remedy = "Install it with: pip install 'athe_tf[onnx]'."
-    onnxruntime = import_optional("onnxruntime", f"onnxruntime is needed to open '{path}'. {remedy}")
+def _classes_of(path: pathlib.Path, run: Callable, shape: tuple[int, int, int]) -> int:
+    """The number of classes of a file, by a call."""
     try:
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        found = run(np.zeros([1, *shape], "float32"))
     except Exception as error:
         raise _unreadable(path, error) from error
-    images, logits = session.get_inputs(), session.get_outputs()
-    classes = _classes(path, [(node.shape, node.type) for node in images], [node.shape for node in logits])
-    name = images[0].name
-    return lambda x: session.run(None, {name: x})[0], classes
+    return _classes(path, list(found.shape))
 
 
 def _litert(path: pathlib.Path) -> tuple[Callable, int]:
@@ -68,8 +83,19 @@ def _litert(path: pathlib.Path) -> tuple[Callable, int]:
     except (ValueError, RuntimeError) as error:
         raise _unreadable(path, error) from error
     images, logits = interpreter.get_input_details(), interpreter.get_output_details()
-    inputs = [(node["shape_signature"].tolist(), np.dtype(node["dtype"]).name) for node in images]
-    classes = _classes(path, inputs, [node["shape_signature"].tolist() for node in logits])
+    check_ends(path, images, logits)
+    size, kind = images[0]["shape_signature"].tolist(), np.dtype(images[0]["dtype"]).name
+    check(
+        kind == "float32",
+        f"'{path}' takes inputs of type {kind}. Expected: float32 images in [0, 1]. Convert it with float32 "
+        "inputs; weights and activations may have fewer bits.",
+    )
+    first = image_layout(path, size)[0]
+    check(
+        not first,
+        f"'{path}' takes inputs of shape {size}. Channels come first in it: convert it with channels last.",
+    )
+    classes = _classes(path, logits[0]["shape_signature"].tolist())
     lock, shape = threading.Lock(), None
 
     def run(x: np.ndarray) -> np.ndarray:
@@ -90,32 +116,9 @@ def _unreadable(path: pathlib.Path, error: Exception) -> InputError:
     return InputError(f"The model file '{path}' cannot be read: {cause(error)}. Export or copy it again.")
 
 
-def _classes(path: pathlib.Path, inputs: Sequence[tuple[Sequence, str]], outputs: Sequence[Sequence]) -> int:
-    """The number of classes of a file that maps images to logits; `InputError` for one that does not.
-
-    `inputs` are shapes and types, `outputs` are shapes. A size that is not known is no positive number.
-    """
-    check(
-        (len(inputs), len(outputs)) == (1, 1),
-        f"'{path}' has {len(inputs)} inputs and {len(outputs)} outputs. Expected: one input, images, and one "
-        "output, logits. Export a model that has only these.",
-    )
-    (shape, kind), found = inputs[0], outputs[0]
-    check(
-        kind in ("float32", "tensor(float)"),
-        f"'{path}' takes inputs of type {kind}. Expected: float32 images in [0, 1]. Convert it with float32 "
-        "inputs; weights and activations may have fewer bits.",
-    )
-    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
-    channels_first = len(sizes) == 4 and sizes[1] in (1, 3) and sizes[3] not in (1, 3)
-    remedy = (
-        "Channels come first in it: convert it with channels last." if channels_first else "Convert it so."
-    )
-    check(
-        len(sizes) == 4 and not channels_first,
-        f"'{path}' takes inputs of shape {sizes}. Expected: [batch, height, width, channels]. {remedy}",
-    )
-    classes = found[-1] if len(found) == 2 else None
+def _classes(path: pathlib.Path, shape: list) -> int:
+    """The number of classes of a file with an output of this shape."""
+    classes = shape[-1] if len(shape) == 2 else None
     if not isinstance(classes, int) or classes < 2:
-        raise InputError(f"The output of '{path}' has the shape {list(found)}. Expected: [batch, classes].")
+        raise InputError(f"The output of '{path}' has the shape {shape}. Expected: [batch, classes].")
     return classes

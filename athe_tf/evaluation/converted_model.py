@@ -1,6 +1,7 @@
-"""Evaluation of a file for another runtime (ONNX, LiteRT), with the help of its parent.
+"""Evaluation of a file for another runtime (ONNX, LiteRT): the file judges, another model has the gradients.
 
-The file has no gradients. The parent is the model that it was made of, which has them.
+That is the parent, the model that the file was made of; without it, the twin, the Keras model that is made of
+an ONNX file when it is opened.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.attacks.engine.driver import clean_logits
+from athe_tf.conversion.runtime_model import NOT_CONVERTED
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
 from athe_tf.evaluation.inputs import read_images
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
@@ -17,6 +19,7 @@ from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
+from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_arguments
 
 #: Attacks that follow the gradients of the parent, and count where the file errs.
@@ -37,7 +40,8 @@ def evaluate_converted(
     data,
     *,
     parent=None,
-    attacks: Sequence[str] = ON_FILE,
+    attacks: Sequence[str] | None = None,
+    protocol: str | None = None,
     epsilon: float = DEFAULT_EPSILON,
     norm: str = "linf",
     max_examples: int | None = None,
@@ -51,7 +55,8 @@ def evaluate_converted(
     The strongest attacks follow the gradients of the parent, and succeed where the file errs: the file is the
     judge, the parent the gradient source. Attacks without gradients are run on the file itself. The parent is
     evaluated under the same attacks: `result.conversion` compares the two, and a
-    warning is added if the file seems more robust than its parent.
+    warning is added if the file seems more robust than its parent. Without a parent, the gradients of an ONNX
+    file are those of its twin, a Keras model that is made of the file: all attacks and protocols can be run.
 
     Example:
 
@@ -65,8 +70,11 @@ def evaluate_converted(
         model: The file, or a `Victim` made of it.
         data: Images and labels, as for `athe_tf.evaluate`.
         parent: The model that the file was made of; anything that `athe_tf.evaluate` takes. Defaults to
-            `None`: only the attacks on the file are run, and a warning says so.
-        attacks: Attacks on the file. Defaults to Square and RayS with 1,000 queries each.
+            `None`: its twin is the gradient source. If the file has none, only attacks that need outputs are
+            run, and a warning says so.
+        attacks: Attacks on the file. Defaults to Square and RayS with 1,000 queries each, and with a twin to
+            those of `athe_tf.evaluate`.
+        protocol: A protocol instead of attacks, for a file with a twin.
         epsilon: Radius of the threat model. Defaults to 8/255.
         norm: Its norm. Defaults to `"linf"`.
         max_examples: Use only the first images, at most this many. Defaults to `None`: all.
@@ -80,9 +88,27 @@ def evaluate_converted(
     victim = open_model(model).victim
     images = read_images(data, max_examples, victim.num_classes)
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "batch_size": batch_size, "seed": seed}
+    twin = parent is None and victim.source is not victim
+    check(
+        protocol is None or twin,
+        f"The protocol '{protocol}' needs gradients, and the file '{victim.name}' has no Keras model that "
+        "is made of "
+        "it. Name attacks that need outputs only, such as square and rays.",
+    )
+    if twin:
+        rest: dict[str, Any] = {
+            "attacks": attacks,
+            "protocol": protocol,
+            "checks": checks,
+            "options": options,
+        }
+        return _with_twin(victim, images, evaluate(victim, images, **rest, **threat), batch_size)
+    attacks = ON_FILE if attacks is None else attacks
     if parent is None:
         result = evaluate(victim, images, attacks=attacks, checks=checks, options=options, **threat)
-        result.warnings.append(WITHOUT_PARENT)
+        reason = victim.facts.get(NOT_CONVERTED)
+        without = WITHOUT_PARENT if reason is None else Notice(f"{WITHOUT_PARENT} {reason}", id="no-parent")
+        result.warnings.append(without)
         return result
     parent = open_model(parent).victim
     judge = victim.replace(source=parent, scale=parent.scale)
@@ -102,6 +128,17 @@ def evaluate_converted(
         **_differences(*outputs),
     }
     result.warnings += _masking(result.worst_case_accuracy, of_parent.worst_case_accuracy)
+    return result
+
+
+def _with_twin(victim: Victim, images, result: Result, batch_size: int) -> Result:
+    """A result of a file whose gradient source is its twin; says so, and how far the two are from each
+    other.
+    """
+    name, outputs = "its Keras twin", [_logits(one, images[0], batch_size) for one in (victim, victim.source)]
+    result.judge = {"name": victim.name, "kind": "the file itself"}
+    result.gradient_source = {"name": victim.source.name, "kind": name}
+    result.conversion = {"parent": name, **_differences(*outputs)}  # type: ignore[typeddict-item]
     return result
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import keras
 
 from athe_tf.layers.log_mean_softmax import LogMeanSoftmax
+from athe_tf.models.builder import NORMALIZATION
 from athe_tf.models.features import (
     check_classifier,
     has_softmax,
@@ -13,7 +14,7 @@ from athe_tf.models.features import (
     is_softmax_layer,
     known_graph,
 )
-from athe_tf.utils.choices import check_input_range
+from athe_tf.utils.choices import check_input_range, check_statistics
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.keras_compat import all_layers, producer
 
@@ -80,7 +81,12 @@ def _with_float_input(model: keras.Model) -> keras.Model:
     return keras.models.clone_model(model, input_tensors=images, clone_function=same)
 
 
-def with_input_range(model: keras.Model, input_range: Sequence[float]) -> keras.Model:
+def with_input_range(
+    model: keras.Model,
+    input_range: Sequence[float] = (0.0, 1.0),
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+) -> keras.Model:
     """A classifier that takes images in [0, 1], from one that takes another range, such as 0 to 255.
 
     Everything else in this library takes images in [0, 1], where the radius of an attack is measured. The
@@ -96,13 +102,25 @@ def with_input_range(model: keras.Model, input_range: Sequence[float]) -> keras.
 
     Args:
         model: A Keras classifier.
-        input_range: The smallest and the largest value of a pixel that `model` expects.
+        input_range: The smallest and the largest value of a pixel that `model` expects. Defaults to 0 and 1.
+        mean: What is subtracted from each channel then, if `model` expects normalized images. Defaults to
+            `()`: nothing.
+        std: What each channel is divided by; goes with `mean`.
     """
     check_input_range(input_range, "`input_range`")
     check_classifier(model)
     low, high = input_range
     images = keras.Input(model.input_shape[1:], name="image")
-    rescaled = keras.layers.Rescaling(high - low, low, dtype="float32", name="input_range")(images)
+    rescaled = images
+    if (low, high) != (0, 1) or not mean:
+        rescaled = keras.layers.Rescaling(high - low, low, dtype="float32", name="input_range")(images)
+    if mean:
+        check_statistics(mean, std, model.input_shape[-1])
+        variance = [value**2 for value in std]
+        layer = keras.layers.Normalization(
+            mean=list(mean), variance=variance, dtype="float32", name=NORMALIZATION
+        )
+        rescaled = layer(rescaled)
     return keras.Model(images, _with_float_input(model)(rescaled), name=model.name)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
@@ -238,8 +239,8 @@ def replicated_victim(model: keras.Model, devices: Sequence[str]) -> Victim:
     return found
 
 
-def in_range(victim: Victim, low: float, high: float) -> Victim:
-    """A victim of images in [0, 1], from one that expects pixels from `low` to `high`.
+def in_range(victim: Victim, low: float, high: float, mean=0.0, std=1.0) -> Victim:
+    """A victim of images in [0, 1], from one that expects pixels from `low` to `high`, then normalized.
 
     Example:
 
@@ -249,15 +250,20 @@ def in_range(victim: Victim, low: float, high: float) -> Victim:
     """
 
     def rescaled(function):
-        return None if function is None else (lambda x: function(low + (high - low) * x))
+        shift, factor = (np.asarray(one, "float32") for one in (mean, std))
+        return None if function is None else (lambda x: function((low + (high - low) * x - shift) / factor))
 
     def digest():
         found = victim.digest()
-        return None if found is None else f"{found}, pixels from {low:g} to {high:g}"
+        told = "" if np.all(std == 1.0) and not np.any(mean) else f", mean {mean}, standard deviation {std}"
+        return None if found is None else f"{found}, pixels from {low:g} to {high:g}{told}"
 
     inside = {"logits": rescaled(victim._logits), "features": rescaled(victim._features), "digest": digest}
+    if victim.source is not victim:
+        inside["source"] = in_range(victim.source, low, high, mean, std)
     found = victim.replace(**inside)
-    found.copies = {device: in_range(copy, low, high) for device, copy in victim.copies.items()}
+    copies = victim.copies.items()
+    found.copies = {device: in_range(copy, low, high, mean, std) for device, copy in copies}
     return found
 
 

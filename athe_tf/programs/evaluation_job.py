@@ -67,7 +67,15 @@ class EvaluationJob:
                 f"--model={config.model}. Use --distribution=one.",
             )
             several = {"from_keras": functools.partial(replicated_victim, devices=self.devices)}
-        self.victim = open_model(config.model, input_range=config.input_range, **several).victim
+        inputs = picked(config, "input_range", "mean", "std")
+        self.victim = open_model(config.model, **inputs, **several).victim
+        reason = self.victim.facts.get("not_converted")
+        check(
+            not reason or config.parent is not None or len(config.attacks) > 0,
+            f"{reason} Without it, '{config.model}' has no gradients: give --parent, or name attacks that "
+            "need "
+            "outputs only, such as --attacks=square-1000,rays-1000.",
+        )
         with warnings_as_lines("bin/evaluate"):
             self.images, splits = load_images(config, config.split)
         self.num_classes, self.class_names = splits.num_classes, splits.class_names
@@ -94,7 +102,7 @@ class EvaluationJob:
             shard: Attack only this share of the images.
             shards: The states of all shards, which are merged.
         """
-        from athe_tf.evaluation.converted_model import ON_FILE, evaluate_converted
+        from athe_tf.evaluation.converted_model import evaluate_converted
         from athe_tf.evaluation.evaluator import evaluate
         from athe_tf.saving.opening import open_model
 
@@ -114,12 +122,12 @@ class EvaluationJob:
         )
         with warnings_as_lines("bin/evaluate"):
             if config.is_converted:
-                del common["protocol"]  # refused for such a file
-                common |= {"parent": None, "attacks": config.attacks or ON_FILE}
+                common |= {"parent": None, "attacks": config.attacks or None}
                 if config.parent:
-                    common["parent"] = open_model(config.parent, input_range=config.input_range).victim
+                    inputs = picked(config, "input_range", "mean", "std")
+                    common["parent"] = open_model(config.parent, **inputs).victim
                 result = evaluate_converted(self.victim, self.images, **common)
-                if result.conversion is not None:
+                if config.parent and result.conversion is not None:
                     result.conversion["parent"] = str(config.parent)  # as the user knows it
             else:
                 common["attacks"] = config.attacks or None

@@ -136,6 +136,8 @@ def conversion(evaluation: SavedEvaluation) -> list[Markup]:
     result, found = evaluation.result, evaluation.result.conversion
     if not found:
         return []
+    if "attacks" not in found:
+        return [tag("p", conversion_sentence(found))]
     rows = [
         ["clean", percent(result.clean_accuracy), percent(found["clean_accuracy"])],
         ["worst case", percent(result.worst_case_accuracy), percent(found["worst_case_accuracy"])],

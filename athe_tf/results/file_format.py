@@ -222,7 +222,8 @@ _UNLESS_NOT_RUN = {"if": {"required": ["not_run"]}, "else": {"required": ["ours"
 CrossCheck = Annotated[_CrossCheck, _UNLESS_NOT_RUN]
 
 Conversion = TypedDict("Conversion", {
-    "parent": Text, "clean_accuracy": Share, "worst_case_accuracy": Share, "attacks": Texts,
+    "parent": Text, "clean_accuracy": NotRequired[Share], "worst_case_accuracy": NotRequired[Share],
+    "attacks": NotRequired[Texts],
     "same_predictions": Share, "mean_difference": Length, "largest_difference": Length,
 })  # fmt: skip
 Conversion.__doc__ = "An object that compares a file with the model that it was made of."

@@ -107,12 +107,21 @@ def conversion_sentence(found: Conversion | None) -> str | None:
     """How a file differs from its parent; `None` if the model is no such file."""
     if not found:
         return None
-    return (
-        f"The parent '{found['parent']}': {100 * found['clean_accuracy']:.2f}% clean, "
-        f"{100 * found['worst_case_accuracy']:.2f}% under {', '.join(found['attacks'])}. File and parent "
+    compared = (
         f"predict the same class for {100 * found['same_predictions']:.1f}% of the clean images; logits "
         f"differ by {found['mean_difference']:.2g} on average and by at most "
         f"{found['largest_difference']:.2g}."
+    )
+    if "attacks" not in found:
+        return (
+            f"White box: attacks followed the gradients of {found['parent']}, and an image counts as "
+            "broken only if "
+            f"the file itself errs on it. The two {compared}"
+        )
+    return (
+        f"The parent '{found['parent']}': {100 * found['clean_accuracy']:.2f}% clean, "
+        f"{100 * found['worst_case_accuracy']:.2f}% under {', '.join(found['attacks'])}. File and parent "
+        f"{compared}"
     )
 
 

@@ -14,7 +14,7 @@ from athe_tf.models.victim import Victim, in_range, victim_of
 from athe_tf.saving.keras_file import load_model
 from athe_tf.saving.names import find_model, is_imported
 from athe_tf.saving.saved_model import saved_model_victim
-from athe_tf.utils.choices import RUNTIME_SUFFIXES
+from athe_tf.utils.choices import RUNTIME_SUFFIXES, check_statistics
 from athe_tf.utils.registry import import_object
 
 
@@ -53,6 +53,8 @@ def open_model(
     model,
     *,
     input_range: Sequence[float] = (),
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
     num_classes: int | None = None,
     from_keras: Callable[[keras.Model], Victim] = victim_of,
 ) -> OpenedModel:
@@ -71,6 +73,9 @@ def open_model(
             means its best model; `zoo:NAME`; `module:function`; a Keras model, a callable from images to
             logits, or a `Victim`.
         input_range: The values of pixels that the model expects. Defaults to `()`: 0 to 1.
+        mean: The mean of the pixels, in that range, by which the model expects them normalized, per channel.
+            Defaults to `()`: it normalizes them itself.
+        std: Their standard deviation; goes with `mean`.
         num_classes: For callables, which do not say it themselves.
         from_keras: Makes a victim of a Keras model. Defaults to one in inference mode.
     """
@@ -78,11 +83,16 @@ def open_model(
     if isinstance(model, (str, pathlib.Path)):
         found = import_object(str(model), "model") if is_imported(model) else _read(find_model(model))
     net = found if isinstance(found, keras.Model) else None
-    if input_range and known_graph(net):
-        net, input_range = with_input_range(net, input_range), ()
+    check_statistics(mean, std)
+    outside = bool(input_range or mean)
+    if outside and known_graph(net):
+        net, outside = with_input_range(net, input_range or (0.0, 1.0), mean, std), False
     victim = victim_of(found, num_classes) if net is None else from_keras(net)
-    if input_range:
-        net, victim = None, in_range(victim, *input_range)
+    if outside:
+        statistics = {"mean": list(mean), "std": list(std)} if mean else {}
+        net, victim = None, in_range(victim, *(input_range or (0.0, 1.0)), **statistics)
+        if statistics:
+            victim.facts = victim.facts | {"normalization": statistics}
     return OpenedModel(model, victim, net)
 
 

@@ -66,6 +66,18 @@ def parse_logit_scale(text: float | str, display_name: str = "logit_scale") -> f
     return scale
 
 
+def check_statistics(mean, std, channels: int | None = None) -> None:
+    """Raises `InputError` unless mean and standard deviation are given for the same channels, or for none."""
+    wanted = len(mean) if channels is None else channels
+    check(
+        len(mean) == len(std) == wanted and all(value > 0 for value in std),
+        "Mean and standard deviation go together: one number for each channel, the deviations above 0. "
+        "Received: "
+        f"mean={', '.join(f'{value:g}' for value in mean)}; std={', '.join(f'{value:g}' for value in std)}"
+        + (f" for {channels} channels." if channels else "."),
+    )
+
+
 def check_input_range(input_range, display_name: str = "input_range") -> None:
     """Raises `InputError` unless a range, from the smallest to the largest pixel, is two rising numbers."""
     check(

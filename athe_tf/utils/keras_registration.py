@@ -15,6 +15,7 @@ MODULES = {
     "BatchNorm": "athe_tf.layers.batch_norm",
     "CosineDense": "athe_tf.layers.cosine_dense",
     "LogMeanSoftmax": "athe_tf.layers.log_mean_softmax",
+    "OnnxLayer": "athe_tf.conversion.onnx_layer",
     "UnitColumns": "athe_tf.layers.cosine_dense",
     "MarginCrossentropy": "athe_tf.losses",
     "MomentumSGD": "athe_tf.training.optimizers",

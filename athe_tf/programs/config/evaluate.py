@@ -11,7 +11,13 @@ from athe_tf.jobs.shard import Shard
 from athe_tf.programs.config.fields import DeviceOptions, ImageOptions, check_folder, flag
 from athe_tf.report.gate import GateOptions
 from athe_tf.results.file_format import LessCommonOptions
-from athe_tf.utils.choices import RUNTIME_SUFFIXES, check_epsilon, check_input_range, parse_logit_scale
+from athe_tf.utils.choices import (
+    RUNTIME_SUFFIXES,
+    check_epsilon,
+    check_input_range,
+    check_statistics,
+    parse_logit_scale,
+)
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, listed, option, with_help
 
@@ -31,6 +37,10 @@ class EvaluatedModel:
         "gradients.",
     )
     input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
+    mean: tuple[float, ...] = option(
+        (), "Mean of the pixels per channel, if the model expects normalized images, such as 0.49,0.48,0.45."
+    )
+    std: tuple[float, ...] = option((), "Standard deviation of the pixels per channel; goes with --mean.")
 
 
 @listed
@@ -68,7 +78,7 @@ class EvaluateConfig(
 
     @property
     def is_converted(self) -> bool:
-        """Whether the model is a file for another runtime, which has no gradients."""
+        """Whether the model is a file for another runtime."""
         return pathlib.PurePath(self.model).suffix in RUNTIME_SUFFIXES
 
     def __post_init__(self):
@@ -81,6 +91,7 @@ class EvaluateConfig(
         self._check_converted()
         if self.input_range:
             check_input_range(self.input_range, "--input_range")
+        check_statistics(self.mean, self.std)
         if self.dataset is not None:
             check_data_set(self.dataset)
         check(
@@ -134,8 +145,7 @@ class EvaluateConfig(
             f"'{self.model}' was made of.",
         )
         check(
-            self.protocol is None or not self.is_converted,
-            f"A file that ends with {names} has no gradients, which protocols need. Received: "
-            f"--protocol={self.protocol}. Give --parent, or name attacks that need outputs only, such as "
-            "--attacks=square,rays.",
+            self.protocol is None or self.parent is None,
+            f"With --parent, attacks follow the parent's gradients by a list of their own. Received: "
+            f"--protocol={self.protocol}. Leave --parent out, or name --attacks.",
         )
