@@ -109,6 +109,7 @@ setup(
             "athe-tf-train=athe_tf.programs.start:train",
             "athe-tf-evaluate=athe_tf.programs.start:evaluate",
             "athe-tf-export=athe_tf.programs.start:export",
+            "athe-tf-import=athe_tf.programs.start:import_model",
             "athe-tf-import_torch=athe_tf.programs.start:import_torch",
             "athe-tf-report=athe_tf.programs.start:report",
             "athe-tf-reproduce=athe_tf.programs.start:reproduce",

@@ -68,7 +68,7 @@ def lower(graph: OnnxGraph) -> LoweredGraph:
         shape = shape_of(values[graph.output])
         sizes = ["batch" if size == _BATCH else size for size in shape]
         check(
-            len(sizes) == 2 and sizes[0] == "batch" and (sizes[1] or 0) > 1,
+            len(sizes) == 2 and sizes[0] == "batch" and (shape[1] or 0) > 1,
             f"The output '{graph.output}' has the shape {sizes}. Expected: [batch, classes], the logits. "
             "Export the "
             "classifier again, from images to logits.",

@@ -635,7 +635,7 @@ def _constant_of_shape(node: Node, shape):
 def _range(node: Node, *bounds):
     start, limit, delta = (_constant(node, bound, "bounds") for bound in bounds)
     _bounded(node, [int(abs(limit - start) / max(abs(delta), 1e-12)) + 1])
-    return Value(tf.constant(np.arange(start, limit, delta, np.asarray(bounds[0]).dtype)))
+    return Value(tf.constant(np.arange(start, limit, delta).astype(np.asarray(bounds[0]).dtype)))
 
 
 @operator("Tile")

@@ -3,6 +3,7 @@ file.
 """
 
 import pathlib
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable
@@ -12,14 +13,35 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.conversion.onnx_file import check_ends, image_layout, read_onnx
-from athe_tf.conversion.onnx_import import import_onnx, onnx_logits
+from athe_tf.conversion.onnx_import import ImportedOnnx, import_onnx, onnx_logits
 from athe_tf.models.card import read_card
 from athe_tf.models.victim import Victim, victim_of
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.registry import import_optional
 
 #: In the card of a victim: how far its gradient source is from the file, or why it has none.
 DIFFERENCE, NOT_CONVERTED = "difference_of_twin", "not_converted"
+
+
+def import_file(path: str | pathlib.Path) -> ImportedOnnx:
+    """Makes a Keras model of an `.onnx` file, or of a `.tflite` file of floating-point numbers."""
+    path = pathlib.Path(path)
+    if path.suffix == ".onnx":
+        graph = read_onnx(path)
+        return import_onnx(graph, onnx_logits(path, graph), path.stem)
+    logits, _ = _litert(path)  # refuses what is no classifier of images
+    remedy = "tf2onnx is needed to convert LiteRT files. Install it with: pip install 'athe_tf[onnx]'."
+    converter = import_optional("tf2onnx.convert", remedy)
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "model.onnx"
+        try:
+            converter.from_tflite(str(path), opset=17, output_path=str(file))
+        except Exception as error:
+            raise InputError(
+                f"tf2onnx cannot convert '{path}': {cause(error)}. Import the model that it was made of."
+            ) from error
+        return import_onnx(read_onnx(file), logits, path.stem)
 
 
 def open_runtime_model(path: str | pathlib.Path) -> Victim:

@@ -159,10 +159,12 @@ def find_state_dict(checkpoint: Any, entry: str | None = None) -> tuple[dict[str
     ('model', ['fc.bias', 'fc.weight'])
 
     Args:
-        checkpoint: A state dict, or a mapping that holds one or several, such as a training checkpoint with
+        checkpoint: A state dict, or a mapping or a list that holds one or several, such as a training
+        checkpoint with
             the optimizer's state and an average of the weights (EMA).
         entry: Which one to take if there are several. Defaults to `None`: there is only one.
     """
+    checkpoint = _without_lists(checkpoint)
     check(
         isinstance(checkpoint, Mapping),
         f"A checkpoint must be a mapping from names to tensors. Received: {type(checkpoint).__name__}. Save "
@@ -191,9 +193,16 @@ def _entries(checkpoint: Mapping, path: str) -> dict[str, Mapping]:
         return {path: checkpoint}
     found: dict[str, Mapping] = {}
     for name, value in checkpoint.items():
+        value = _without_lists(value)
         if isinstance(value, Mapping) and not _NOT_WEIGHTS.search(str(name)):
             found |= _entries(value, f"{path}.{name}" if path else str(name))
     return found
+
+
+def _without_lists(value: Any) -> Any:
+    """A list of state dicts, as cascades of networks have it, as a mapping by position."""
+    several = isinstance(value, (list, tuple)) and any(isinstance(one, Mapping) for one in value)
+    return {str(index): one for index, one in enumerate(value)} if several else value
 
 
 def _is_state_dict(value: Mapping) -> bool:

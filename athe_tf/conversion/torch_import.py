@@ -11,10 +11,15 @@ import numpy as np
 
 from athe_tf.conversion import torch_weights
 from athe_tf.conversion.torch_checkpoint import find_state_dict, read_checkpoint
-from athe_tf.models.builder import Statistics, build
+from athe_tf.conversion.torch_twin import load_in_order
+from athe_tf.models.adapters import with_input_range
+from athe_tf.models.builder import Statistics, build, call_builder
+from athe_tf.models.card import head_name
+from athe_tf.models.features import find_head
 from athe_tf.models.names import parse_name
 from athe_tf.models.networks import DEPTHS
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.registry import import_object
 
 # The size of the images for which families of networks were published; 32 for others.
 _IMAGE_SIZES = {"bottleneck": 224, "lenet": 28}
@@ -61,7 +66,8 @@ def from_torch(checkpoint: Any, arch: str, **options) -> keras.Model:
     Args:
         checkpoint: The path of a file of `torch.save` or of a `.safetensors` file; or its content, from names
             to tensors or arrays.
-        arch: The name of a model of `build`, such as "wrn-34-10".
+        arch: The name of a model of `build`, such as "wrn-34-10"; or `module:build`, a function that returns
+            a Keras model with the same layers in the same order, whose weights are matched by shape.
         **options: Those of `import_checkpoint`: `entry`, `head`, `scale`, `mean`, `std`, `activation`,
             `image_size`.
     """
@@ -97,13 +103,10 @@ def import_checkpoint(
             LeNet, 32 for others.
     """
     family, _ = parse_name(arch)
-    check(
-        ":" not in family,
-        f"Weights are imported into models by name. Received: '{arch}'. Use `load_torch_weights` for a model "
-        "of your own.",
-    )
     content = read_checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint
     state, found = find_state_dict(content, entry)
+    if ":" in family:
+        return _twin(family, state, found, mean, std, image_size)
     tensors = torch_weights.used_tensors(state)
     normalization = _normalization(tensors, mean, std)
     size = image_size or _IMAGE_SIZES.get(family, 32)
@@ -118,6 +121,28 @@ def import_checkpoint(
     except InputError as error:
         raise _with_suggestion(error, arch, tensors) from error
     return ImportedModel(net, layout, found, head, normalization)
+
+
+def _twin(arch: str, state, entry: str, mean, std, image_size: int | None) -> ImportedModel:
+    """The Keras model of a function, with the weights of a state dict in order and by shape."""
+    tensors = torch_weights.used_tensors(state)
+    kernels = [array for array in tensors.values() if array.ndim in (2, 4)]
+    check(
+        bool(kernels),
+        f"The checkpoint has no kernels, only {list(tensors)[:5]}. Give the weights of a network.",
+    )
+    channels = next((array.shape[1] for array in kernels if array.ndim == 4), 3)
+    size = image_size or 32
+    matrices = [array for array in kernels if array.ndim == 2]
+    net = call_builder(import_object(arch, "model"), len((matrices or kernels)[-1]), (size, size, channels))
+    pairs = load_in_order(net, tensors)
+    head = head_name(find_head(net).layer)
+    if mean is not None and std is not None:
+        net = with_input_range(net, mean=np.ravel(mean).tolist(), std=np.ravel(std).tolist())
+    told = ", ".join(f"{layer} from {module or 'the checkpoint'}" for layer, module in pairs)
+    layout = torch_weights.TorchLayout(f"in order and by shape: {told}", ())
+    normalization = None if mean is None or std is None else (mean, std)
+    return ImportedModel(net, layout, entry, head, normalization)
 
 
 def _with_suggestion(error: InputError, arch: str, tensors: Mapping[str, np.ndarray]) -> InputError:
@@ -170,7 +195,11 @@ def _last_layer(tensors: Mapping[str, np.ndarray], arch: str) -> tuple[np.ndarra
             return weight, f"{module}.bias" in tensors
     shown = ", ".join(list(tensors)[:5])
     problem = f"The checkpoint has no last layer of a known name. Its first tensors are {shown}."
-    raise _with_suggestion(InputError(problem), arch, tensors)
+    ways = (
+        " Only published networks are known by name. For another one, write its twin in Keras and give it as "
+        "--arch=module:build, or give the PyTorch module: --torch_module=module:build."
+    )
+    raise _with_suggestion(InputError(problem + ways), arch, tensors)
 
 
 def _channels(tensors: Mapping[str, np.ndarray]) -> int:

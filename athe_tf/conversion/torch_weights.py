@@ -137,6 +137,14 @@ _WRAPPERS = ("module.", "model.", "net.", "1.", "_orig_mod.", "ema.", "ema_model
 NORMALIZATIONS = (("mu", "sigma"), ("mean", "std"), ("0.mean", "0.std"), ("normalize.mean", "normalize.std"))
 # Counters of batch normalization, and the block of TRADES' and AT_HE's code that no forward pass uses.
 _UNUSED = re.compile(r"(^|\.)num_batches_tracked$|^sub_block1\.")
+# Layers that keep every feature in its place.
+_IN_PLACE = (
+    keras.layers.Activation,
+    keras.layers.BatchNormalization,
+    keras.layers.Dropout,
+    keras.layers.LeakyReLU,
+    keras.layers.ReLU,
+)
 # The tensors of a batch normalization, in the order of our weights.
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
@@ -282,7 +290,7 @@ def _kernel(layer, weight: np.ndarray) -> np.ndarray:
     """The kernel of a Keras layer from the weight of its module."""
     if weight.ndim == 4:
         return weight.transpose(2, 3, 1, 0)
-    if maps := _flattened_maps(layer):
+    if maps := flattened_maps(layer):
         height, width, channels = maps
         maps_first = weight.reshape(len(weight), channels, height, width).transpose(0, 2, 3, 1)
         weight = maps_first.reshape(len(weight), -1)
@@ -294,15 +302,21 @@ def _weight(layer, kernel: np.ndarray) -> np.ndarray:
     if kernel.ndim == 4:
         return kernel.transpose(3, 2, 0, 1)
     weight = kernel.T
-    if maps := _flattened_maps(layer):
+    if maps := flattened_maps(layer):
         weight = weight.reshape(len(weight), *maps).transpose(0, 3, 1, 2).reshape(len(weight), -1)
     return weight
 
 
-def _flattened_maps(layer) -> tuple[int, ...] | None:
-    """The shape of what is flattened before a layer: PyTorch flattens channels first, Keras channels last."""
+def flattened_maps(layer) -> tuple[int, ...] | None:
+    """The shape of what is flattened before a layer: PyTorch flattens channels first, Keras channels last.
+
+    Layers in between that keep every feature in its place are passed over.
+    """
     before, maps = producer(layer.input)
-    return maps.shape[1:] if isinstance(before, keras.layers.Flatten) else None
+    while isinstance(before, _IN_PLACE):
+        before, maps = producer(maps)
+    flat = isinstance(before, keras.layers.Flatten) and len(maps.shape) == 4
+    return maps.shape[1:] if flat and not isinstance(producer(maps)[0], keras.layers.Permute) else None
 
 
 def _bias_before(layer, layout: TorchLayout) -> str:

@@ -1,7 +1,8 @@
 """`build`: from a name to a Keras classifier."""
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -95,13 +96,27 @@ def build(
 
 def _own_model(name: str, num_classes: int, input_shape: tuple[int, ...]) -> keras.Model:
     """The model of a function outside this library."""
-    model = import_object(name, "model")(num_classes=num_classes, input_shape=input_shape)
+    model = call_builder(import_object(name, "model"), num_classes, input_shape)
     expected = f"The function '{name}' must return a `keras.Model` with {num_classes} logits."
     check(isinstance(model, keras.Model), f"{expected} Received: {model!r}.")
     check_classifier(model)
     classes = model.output_shape[-1]
     check(classes == num_classes, f"{expected} Received: '{model.name}' with {classes}.")
     return model
+
+
+def call_builder(build: Callable, num_classes: int | None, input_shape: tuple[int, ...] | None):
+    """What a user's function returns that builds a model, with or without arguments.
+
+    Example:
+
+    >>> call_builder(lambda num_classes, input_shape: (num_classes, input_shape), 10, (32, 32, 3))
+    (10, (32, 32, 3))
+    """
+    known = {"num_classes": num_classes, "input_shape": input_shape}
+    takes = inspect.signature(build).parameters
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in takes.values())
+    return build(**{name: value for name, value in known.items() if takes_all or name in takes})
 
 
 def _normalized(images, mean: Statistics | None, std: Statistics | None):

@@ -35,7 +35,9 @@ FULL_REMEDY = "Free some space, and give the same command again."
 MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."
 _INSTALLED = "athe-tf-"
 # A name of a program, and not a part of a path.
-_NAME = re.compile(r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|report|reproduce|train)\b")
+_NAME = re.compile(
+    r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|import|report|reproduce|train)\b"
+)
 
 
 def with_program_names(text: str) -> str:

@@ -4,7 +4,7 @@ import functools
 import importlib
 import sys
 
-_NAMES = ("analyze", "evaluate", "export", "import_torch", "report", "reproduce", "train")
+_NAMES = ("analyze", "evaluate", "export", "import_model", "import_torch", "report", "reproduce", "train")
 
 
 def _start(program: str) -> None:
@@ -12,11 +12,12 @@ def _start(program: str) -> None:
     try:
         module = importlib.import_module(f"athe_tf.programs.{program}")
     except KeyboardInterrupt:
-        print(f"athe-tf-{program}: interrupted.", file=sys.stderr)
+        name = program.removesuffix("_model")
+        print(f"athe-tf-{name}: interrupted.", file=sys.stderr)
         sys.exit(130)
     module.main()
 
 
-analyze, evaluate, export, import_torch, report, reproduce, train = (
+analyze, evaluate, export, import_model, import_torch, report, reproduce, train = (
     functools.partial(_start, name) for name in _NAMES
 )

@@ -127,7 +127,7 @@ def zero_gradients(victim: Victim, x, y) -> float:
 
     @tf.function(autograph=False)
     def gradient(images):
-        return gradient_of(lambda v: (losses.margin(victim.logits(v), labels), 0.0), images)[1]
+        return gradient_of(lambda v: (losses.margin(victim.source.logits(v), labels), 0.0), images)[1]
 
     steepness = np.abs(gradient(tf.convert_to_tensor(x, tf.float32)).numpy()).sum(axis=(1, 2, 3))
     return float((steepness == 0).mean())
