@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".*_cache", "__pycache__", "build", "dist", "runs", "*.egg-info"
 )
-PROGRAMS = ("analyze", "evaluate", "export", "import_torch", "report", "reproduce", "train")
+PROGRAMS = ("analyze", "evaluate", "export", "import", "import_torch", "report", "reproduce", "train")
 SHORT_RUN = "--epochs=1 --steps=2 --max_train_examples=256"
 
 PHOTOS = """

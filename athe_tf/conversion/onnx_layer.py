@@ -10,8 +10,8 @@ import tensorflow as tf
 from athe_tf.conversion.onnx_lowering import LoweredGraph, check_operators
 from athe_tf.conversion.onnx_operators import Node, Value, compute, first
 
-# Smaller constants are settings of an operation, and part of the config.
-_SETTING = 16
+# Operators whose constants are settings, and part of the config; so are single numbers.
+_WITH_SETTINGS = ("Clip", "Pad", "Resize", "Upsample")
 # The inputs of batch normalization that its training would measure.
 _STATISTICS = (3, 4)
 
@@ -97,10 +97,11 @@ def layer_of(lowered: LoweredGraph, images: str, channels_first: bool, width: in
         if node.operator == "BatchNormalization"
         for place in _STATISTICS
     }
+    settings = {name for node in lowered.nodes if node.operator in _WITH_SETTINGS for name in node.inputs}
     arrays = {
         name: array
         for name, array in lowered.constants.items()
-        if array.dtype.kind == "f" and array.size > _SETTING
+        if array.dtype.kind == "f" and array.size > 1 and name not in settings
     }
     constants = {
         name: [array.dtype.name, list(array.shape), np.ravel(array).tolist()]

@@ -54,8 +54,10 @@ def load_in_order(model: keras.Model, state: Mapping[str, np.ndarray]) -> list[t
         named = [name for name in fitting if name.replace(".", "_") == layer.name]
         check(
             bool(named) or len(fitting) < 2 or not is_sorted,
-            f"The modules {', '.join(fitting[:3])} of the checkpoint have the same shapes, its tensors are sorted by "
-            f"name, and so their order does not tell which is the layer '{layer.name}'. Name the layers of the twin "
+            f"The modules {', '.join(fitting[:3])} of the checkpoint have the same shapes, its tensors "
+            "are sorted by "
+            f"name, and so their order does not tell which is the layer '{layer.name}'. Name the layers "
+            "of the twin "
             "as the modules, with _ for dots, or give a file of torch.save.",
         )
         found = next(iter(named or fitting), None)

@@ -138,7 +138,7 @@ def _with_twin(victim: Victim, images, result: Result, batch_size: int) -> Resul
     name, outputs = "its Keras twin", [_logits(one, images[0], batch_size) for one in (victim, victim.source)]
     result.judge = {"name": victim.name, "kind": "the file itself"}
     result.gradient_source = {"name": victim.source.name, "kind": name}
-    result.conversion = {"parent": name, **_differences(*outputs)}  # type: ignore[typeddict-item]
+    result.conversion = {"parent": name, **_differences(*outputs)}  # type: ignore[assignment]
     return result
 
 

@@ -89,7 +89,7 @@ def open_model(
         net, outside = with_input_range(net, input_range or (0.0, 1.0), mean, std), False
     victim = victim_of(found, num_classes) if net is None else from_keras(net)
     if outside:
-        statistics = {"mean": list(mean), "std": list(std)} if mean else {}
+        statistics: dict[str, Any] = {"mean": list(mean), "std": list(std)} if mean else {}
         net, victim = None, in_range(victim, *(input_range or (0.0, 1.0)), **statistics)
         if statistics:
             victim.facts = victim.facts | {"normalization": statistics}

@@ -1,0 +1,1 @@
+"""Tests of `athe_tf.conversion`."""
