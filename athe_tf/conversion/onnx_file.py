@@ -60,8 +60,7 @@ def image_layout(path, shape: Sequence) -> tuple[bool, bool, tuple[int, int, int
         f"'{path}' takes inputs of shape {sizes}. Expected: images, [batch, channels, height, width] or "
         "[batch, "
         "height, width, channels], and only the size of the batch may be open. Export it with images of a "
-        "fixed "
-        "size.",
+        "fixed size.",
     )
     batch, *rest = sizes
     check(
@@ -96,8 +95,7 @@ def read_onnx(path: str | os.PathLike) -> OnnxGraph:
     check(
         size <= _LARGEST_FILE,
         f"'{path}' has {size / 2**30:.1f} GiB, and an ONNX file has less than 2. Save it with its weights "
-        "in a file "
-        "of their own: onnx.save(model, FILE, save_as_external_data=True).",
+        "in a file of their own: onnx.save(model, FILE, save_as_external_data=True).",
     )
     try:
         model = onnx.load(str(path), load_external_data=False)
@@ -129,8 +127,7 @@ def _graph(onnx, path: pathlib.Path, model, constants: dict[str, np.ndarray]) ->
         check(
             one.domain in ("", "ai.onnx"),
             f"The operation {one.domain}.{one.op_type} (node '{name}') of '{path}' is not one of ONNX "
-            "itself, and "
-            f"is not supported. {_REMEDY}",
+            f"itself, and is not supported. {_REMEDY}",
         )
         missing = [each for each in one.input if each and each not in names]
         check(
@@ -167,8 +164,7 @@ def _array(onnx, path: pathlib.Path, tensor) -> np.ndarray:
     check(
         inside,
         f"The weights '{tensor.name}' of '{path}' are in '{location}', outside of its folder, and are "
-        "refused. Save "
-        "the model with its weights beside it.",
+        "refused. Save the model with its weights beside it.",
     )
     check(file.is_file(), f"The weights of '{path}' are in '{file.name}', and that is missing. Copy it, too.")
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
@@ -177,7 +173,6 @@ def _array(onnx, path: pathlib.Path, tensor) -> np.ndarray:
     check(
         length == count * dtype.itemsize and 0 <= offset <= file.stat().st_size - length,
         f"The weights '{tensor.name}' of '{path}', {list(tensor.dims)}, do not fit {length:,} bytes at "
-        f"{offset:,} of "
-        f"'{file.name}', which has {file.stat().st_size:,}. Copy both files again.",
+        f"{offset:,} of '{file.name}', which has {file.stat().st_size:,}. Copy both files again.",
     )
     return np.fromfile(file, dtype, count, offset=offset).reshape(tuple(tensor.dims))

@@ -70,8 +70,7 @@ def lower(graph: OnnxGraph) -> LoweredGraph:
         check(
             len(sizes) == 2 and sizes[0] == "batch" and (shape[1] or 0) > 1,
             f"The output '{graph.output}' has the shape {sizes}. Expected: [batch, classes], the logits. "
-            "Export the "
-            "classifier again, from images to logits.",
+            "Export the classifier again, from images to logits.",
         )
         lowered.classes = int(shape[1])
 
@@ -88,8 +87,7 @@ def check_operators(nodes: Sequence[Node]) -> None:
     check(
         not unknown,
         f"There is no conversion for {named}. Supported are {', '.join(sorted(_KNOWN))}. Export the model "
-        "with "
-        "these, or write its twin in Keras.",
+        "with these, or write its twin in Keras.",
     )
 
 

@@ -57,16 +57,14 @@ def load_in_order(model: keras.Model, state: Mapping[str, np.ndarray]) -> list[t
             f"The modules {', '.join(fitting[:3])} of the checkpoint have the same shapes, its tensors "
             "are sorted by "
             f"name, and so their order does not tell which is the layer '{layer.name}'. Name the layers "
-            "of the twin "
-            "as the modules, with _ for dots, or give a file of torch.save.",
+            "of the twin as the modules, with _ for dots, or give a file of torch.save.",
         )
         found = next(iter(named or fitting), None)
         if found is None:
             shapes = {key: value.shape for key, value in modules[places[0]].items()} if places else {}
             raise InputError(
                 f"No tensors of the checkpoint fit the layer '{layer.name}' of the twin, whose weights "
-                "have the shapes "
-                f"{wanted} in the order of Keras. The next module without a layer is "
+                f"have the shapes {wanted} in the order of Keras. The next module without a layer is "
                 f"'{places[0] if places else 'none'}' with {shapes}. Build the twin with the sizes of the "
                 "checkpoint."
             )

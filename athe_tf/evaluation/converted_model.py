@@ -92,8 +92,7 @@ def evaluate_converted(
     check(
         protocol is None or twin,
         f"The protocol '{protocol}' needs gradients, and the file '{victim.name}' has no Keras model that "
-        "is made of "
-        "it. Name attacks that need outputs only, such as square and rays.",
+        "is made of it. Name attacks that need outputs only, such as square and rays.",
     )
     if twin:
         rest: dict[str, Any] = {

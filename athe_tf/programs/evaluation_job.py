@@ -73,8 +73,7 @@ class EvaluationJob:
         check(
             not reason or config.parent is not None or len(config.attacks) > 0,
             f"{reason} Without it, '{config.model}' has no gradients: give --parent, or name attacks that "
-            "need "
-            "outputs only, such as --attacks=square-1000,rays-1000.",
+            "need outputs only, such as --attacks=square-1000,rays-1000.",
         )
         with warnings_as_lines("bin/evaluate"):
             self.images, splits = load_images(config, config.split)

@@ -115,8 +115,7 @@ def conversion_sentence(found: Conversion | None) -> str | None:
     if "attacks" not in found:
         return (
             f"White box: attacks followed the gradients of {found['parent']}, and an image counts as "
-            "broken only if "
-            f"the file itself errs on it. The two {compared}"
+            f"broken only if the file itself errs on it. The two {compared}"
         )
     return (
         f"The parent '{found['parent']}': {100 * found['clean_accuracy']:.2f}% clean, "
