@@ -121,7 +121,11 @@ def _from_graph(config: ImportConfig) -> None:
     from athe_tf.conversion.torch_module import import_torch_module
 
     if config.torch_module:
-        chosen = {"checkpoint": config.checkpoint, "entry": config.entry, "image_size": config.image_size}
+        chosen: dict[str, Any] = {
+            "checkpoint": config.checkpoint,
+            "entry": config.entry,
+            "image_size": config.image_size,
+        }
         imported, judge = import_torch_module(config.torch_module, **chosen), "PyTorch"
     else:
         imported = import_file(config.model)
