@@ -1,4 +1,4 @@
-"""`bin/import_torch`: from a checkpoint to a .keras file, or to a message and exit code 2."""
+"""`bin/import`, and its former name `bin/import_torch`: from a checkpoint to a .keras file, or to a message and exit code 2."""
 
 import json
 import re
@@ -20,10 +20,10 @@ def checkpoint(tmp_path):
     return tmp_path / "at_he.safetensors"
 
 
-def import_torch(checkpoint, arch, *flags):
+def import_torch(checkpoint, arch, *flags, program="import_model"):
     output = checkpoint.parent / "net.keras"
     flags = [f"--checkpoint={checkpoint}", f"--arch={arch}", f"--output={output}", *flags]
-    return run_program("import_torch", *flags), output
+    return run_program(program, *flags), output
 
 
 def test_a_release_with_raw_cosines_is_imported_and_the_scale_is_asked_for(checkpoint):
@@ -37,8 +37,8 @@ def test_a_release_with_raw_cosines_is_imported_and_the_scale_is_asked_for(check
 
 
 def test_the_scale_mends_the_remark(checkpoint):
-    result, output = import_torch(checkpoint, "wrn-10-2", "--scale=15")
-    assert result.returncode == 0 and result.stderr == ""
+    result, output = import_torch(checkpoint, "wrn-10-2", "--scale=15", program="import_torch")
+    assert result.returncode == 0 and result.stderr == "" and "is bin/import now" in result.stdout
     assert athe_tf.load_model(output).get_layer("head").scale == 15
 
 
