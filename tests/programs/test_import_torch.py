@@ -1,4 +1,4 @@
-"""`bin/import`, formerly `bin/import_torch`: from a checkpoint to a .keras file, or to a message and exit code 2."""
+"""`bin/import` of checkpoints: to a .keras file, or to a message and exit code 2."""
 
 import json
 import re
