@@ -6,7 +6,8 @@ The logits are those of these modules, in evaluation mode, with the tensors of `
                   Linear(24, 7), ReLU(), Dropout(), Linear(7, 4))
     x = relu(bn1(conv1(x))); x = relu(bn2(conv2(x)) + bn3(short(x))); fc(x.mean((2, 3)))
 
-with conv1 = Conv2d(3, 4, 3, padding=1), conv2 = Conv2d(4, 6, 3, 2, 1, bias=False) and short = Conv2d(4, 6, 1, 2,
+with conv1 = Conv2d(3, 4, 3, padding=1), conv2 = Conv2d(4, 6, 3, 2, 1, bias=False) and
+short = Conv2d(4, 6, 1, 2,
 bias=False).
 """
 
