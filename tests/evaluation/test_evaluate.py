@@ -383,7 +383,7 @@ def test_a_result_shows_itself(linear):
         linear, (IMAGES, y), attacks=["fgsm"], epsilon=0.02, checks=False, options=options
     )
     assert repr(result) == str(result) and str(result).startswith("<b> on 60 images")
-    assert result._repr_html_().startswith("<pre>&lt;b&gt; on 60 images")
+    assert "<caption>&lt;b&gt; on 60 images" in result._repr_html_()
 
 
 def test_a_model_is_opened_from_a_path_and_a_run_is_its_best_model(linear, tmp_path):
