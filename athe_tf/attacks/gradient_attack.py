@@ -48,7 +48,7 @@ class GradientAttack(Attack):
 
         Example:
 
-        >>> PGD(epsilon=0.1, steps=5).replace(restarts=2)
+        >>> athe_tf.attacks.PGD(epsilon=0.1, steps=5).replace(restarts=2)
         PGD(epsilon=0.1, steps=5, restarts=2)
         """
         try:
