@@ -204,6 +204,25 @@ def _parts() -> dict:
             {"epsilon": epsilon, "accuracy": share, "interval": _interval(share)}
             for epsilon, share in zip(epsilons, shares, strict=True)
         ],
+        "threat_models": [
+            {"norm": "linf", "epsilon": "0.2", "worst_case_accuracy": 0.624,
+             "worst_case_interval": _interval(0.624)},
+            {"norm": "l2", "epsilon": "0.5", "worst_case_accuracy": 0.55,
+             "worst_case_interval": _interval(0.55)},
+        ],
+        "union": {"accuracy": 0.51, "interval": _interval(0.51), "mean": 0.587},
+        "distances": {
+            "attacks": ["deepfool"], "radius": 0.4, "expected_robustness": 0.25, "area": 0.625,
+            "median": 0.27,
+            "points": [
+                {"epsilon": at, "accuracy": 0.95 - at, "interval": _interval(0.95 - at)}
+                for at in (0.0, 0.2, 0.4)
+            ],
+        },
+        "randomized": {
+            "passes": 16, "needed": 9, "mean_accuracy": 0.6, "majority_accuracy": 0.624, "lower_bound": 0.55
+        },
+        "judge": {"name": "net"}, "gradient_source": {"name": "net, straight through round"},
         "checks": [
             {"name": "Random noise is weaker than FGSM", "status": "passed",
              "detail": "Noise of the same norm leaves more images right than one step along the gradient.",

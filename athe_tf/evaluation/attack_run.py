@@ -80,6 +80,7 @@ def make_plan(
     *,
     published: float | None = None,
     epsilons=(),
+    others: Sequence[tuple[str, float]] = (),
     margin: float = 0.0,
     logit_scale: float | str = "model",
 ) -> list[PlannedAttack]:
@@ -91,6 +92,7 @@ def make_plan(
         norm: Its norm.
         published: The radius that the step sizes of a protocol belong to.
         epsilons: Further radii. `Attack` objects keep their own.
+        others: Further norms, with their radii. `Attack` objects keep their own.
         margin: The margin of training, for adaptive attacks. Defaults to 0.
         logit_scale: The scale of the logits for attacks that have none of their own. Defaults to `"model"`.
     """
@@ -103,11 +105,14 @@ def make_plan(
         spec = AttackSpec(item) if isinstance(item, str) else item
         if not isinstance(spec, AttackSpec):
             raise InputError(f"Expected the name of an attack or an Attack. Received: {item!r}.")
-        for radius in [epsilon, *sorted(set(epsilons) - {epsilon})]:
-            own = radius if spec.epsilon is None or published is None else spec.epsilon * radius / published
-            here = dataclasses.replace(spec, equals=spec.equals and _at(spec.equals, own, epsilon))
-            planned = _planned(here, own, norm, published, margin, logit_scale)
-            planned.label = _at(planned.label, own, epsilon)
+        in_norm = [(norm, radius) for radius in [epsilon, *sorted(set(epsilons) - {epsilon})]]
+        for where, radius in [*in_norm, *others]:
+            relative = spec.epsilon is not None and published is not None and where == norm
+            own = spec.epsilon * radius / published if relative else radius  # type: ignore[operator]
+            suffix = "" if where == norm else f" ({where})"
+            here = dataclasses.replace(spec, equals=spec.equals and _at(spec.equals + suffix, own, epsilon))
+            planned = _planned(here, own, where, published, margin, logit_scale)
+            planned.label = _at(planned.label + suffix, own, epsilon)
             plan.append(planned)
     for planned, label in zip(plan, _distinct([planned.label for planned in plan]), strict=True):
         planned.label = label
@@ -216,6 +221,7 @@ class AttackRunner:
             )
         except NotApplicable as error:
             return FinishedAttack(not_run=str(error))
+        broken_passes = self.inputs.judged(result, rows)
         # After a resume, the stages remember more time than this process has seen.
         seconds = max(time.perf_counter() - began, sum(stage.seconds for stage in result.stages))
         # Only a few adversarial examples are kept, so that memory does not grow with the attacks.
@@ -223,7 +229,7 @@ class AttackRunner:
         eight_bit = still_adversarial(result, rows, planned.attack, self.inputs)
         nan_logits = with_nan_logits(result, self.inputs)
         without_images = dataclasses.replace(result, x_adv=result.x_adv[:0].copy())
-        return FinishedAttack(without_images, eight_bit, nan_logits, seconds, examples)
+        return FinishedAttack(without_images, eight_bit, nan_logits, seconds, examples, broken_passes)
 
     def _outcome(
         self, planned: PlannedAttack, limit: int, settings: dict, finished: FinishedAttack
@@ -244,6 +250,7 @@ class AttackRunner:
             nonfinite=int(result.nonfinite.sum()),
             gradient_faults=result.gradient_faults,
             nan_logits=int(finished.nan_logits.sum()),
+            broken_passes=finished.broken_passes,
             norms=result.norm,
             eight_bit=finished.eight_bit,
             settings=settings,

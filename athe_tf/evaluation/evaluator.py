@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from athe_tf.attacks.engine.attack import Attack
 from athe_tf.evaluation import measures
 from athe_tf.evaluation.adversarial_examples import choose_examples
 from athe_tf.evaluation.attack_run import AttackRunner, PlannedAttack, attack_eight_bits, make_plan
@@ -24,14 +25,18 @@ from athe_tf.evaluation.sanity import SanityProbe, run_checks
 from athe_tf.evaluation.state_folder import MergedState, StateFolder
 from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
+from athe_tf.models.gradient_sources import straight_through
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.models.victim import Victim
 from athe_tf.results.attack_outcome import AttackOutcome
+from athe_tf.results.norms_and_distances import randomized_accuracies
 from athe_tf.results.notices import IN_VERDICT, Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
+from athe_tf.utils.choices import parse_threat_models
 from athe_tf.utils.errors import NotApplicable, check
+from athe_tf.utils.number_format import format_number
 from athe_tf.utils.options import check_arguments
 
 DEFAULT_EPSILON = 8 / 255
@@ -104,17 +109,23 @@ def evaluate(
         options = display.added_to(options)
     data = data if labels is None else (data, labels)
     chosen = _protocol(attacks, protocol)
-    epsilon, norm = _threat_model(chosen, epsilon, norm, options.epsilons)
-    victim = open_model(model).victim
+    others = parse_threat_models(options.norms, norm, epsilon)
+    epsilon, norm = others.pop(0)[::-1] if others else _threat_model(chosen, epsilon, norm)
+    for radius in (epsilon, *options.epsilons):
+        threat_model(norm, radius)  # raises for an invalid norm or radius
+    victim = straight_through(open_model(model).victim, options.straight_through)
     substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "published": chosen.epsilon}
     further: dict[str, Any] = {"epsilons": options.epsilons, "logit_scale": options.logit_scale}
+    further["others"] = others
     plan = make_plan(wanted, **threat, **further, margin=_margin_of(victim, options))
     check_class_count(victim, victim.num_classes)
     images, labels = read_images(data, max_examples, victim.num_classes)
     victim = logarithms(victim) if options.probabilities else victim
-    inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, seed, batch_size)
+    passes = options.random_passes, options.gradient_passes
+    inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, seed, batch_size, passes)
+    victim = inputs.victim
     _check_inputs(inputs, chosen, plan, options)
     result = Result(
         model=options.name or victim.name,
@@ -128,7 +139,12 @@ def evaluate(
         images_fingerprint=f"{len(images)} images, digest {inputs.images_digest}",
         classes=inputs.num_classes,
         class_names=_class_names(class_names, inputs.num_classes),
+        threat_models=[
+            {"norm": one, "epsilon": format_number(radius)} for one, radius in [(norm, epsilon), *others]
+        ],
         protocol=chosen.name if attacks is None else None,
+        judge=None if victim.source is victim else {"name": victim.name},
+        gradient_source=None if victim.source is victim else {"name": victim.source.name},
         settings={"batch_size": batch_size, "max_examples": max_examples, **options.chosen()},
     )
     shard = _shard(options, inputs)
@@ -150,6 +166,8 @@ def evaluate(
     if shard is not None:
         warning = Notice(SHARD.format(shard=shard), id="single-shard")
         return result.of_images(shard.rows(len(images)), warning)
+    if inputs.clean_wrong is not None:
+        result.randomized = randomized_accuracies(result, inputs.clean_wrong, victim.passes)
     not_covered = result.not_covered()
     result.warnings += [] if not_covered is None else [not_covered]
     if chosen.transfer:
@@ -159,7 +177,8 @@ def evaluate(
         result.corruptions = _measure_corruptions(inputs, options, folder)
     if options.verify_with:
         result.verify = verify(inputs, options.verify_with)  # type: ignore[assignment]
-    _describe_model(result, inputs, checks and bool(plan), options.progress)
+    planned = [one.attack for one in plan if one.attack is not None and one.not_run is None]
+    _describe_model(result, inputs, planned if checks else [], options.progress)
     if display is not None:
         display.clear()
     return result
@@ -185,12 +204,9 @@ def _protocol(attacks, protocol: str | None) -> Protocol:
     return Protocol("attacks", "")
 
 
-def _threat_model(protocol: Protocol, epsilon, norm, epsilons) -> tuple[float, str]:
+def _threat_model(protocol: Protocol, epsilon, norm) -> tuple[float, str]:
     epsilon = (protocol.epsilon or DEFAULT_EPSILON) if epsilon is None else float(epsilon)
-    norm = norm or protocol.norm or "linf"
-    for radius in (epsilon, *epsilons):
-        threat_model(norm, radius)  # raises for an invalid norm or radius
-    return epsilon, norm
+    return epsilon, norm or protocol.norm or "linf"
 
 
 def _margin_of(victim: Victim, options: EvaluationOptions) -> float:
@@ -282,12 +298,12 @@ def _measure_corruptions(inputs: EvaluationInputs, options: EvaluationOptions, f
     return evaluate_corruptions(inputs.victim, inputs.images, inputs.labels, **common)
 
 
-def _describe_model(result: Result, inputs: EvaluationInputs, checks: bool, progress) -> None:
+def _describe_model(result: Result, inputs: EvaluationInputs, planned: list[Attack], progress) -> None:
     """Adds the sanity checks, and how the model behaves under attack."""
     attacked, correct = None, inputs.clean.correct
-    if checks:
+    if planned:
         tell, counts = teller(progress, "sanity checks"), (int(correct.sum()), len(correct))
-        probe = SanityProbe(inputs, result.attacks, result.verify)
+        probe = SanityProbe(inputs, result.attacks, result.verify, planned)
         found, cost = run_checks(probe, tell and (lambda *done: tell(*done, *counts)))
         result.checks = [dataclasses.asdict(one) for one in found]  # type: ignore[misc]
         result.settings["cost_of_checks"] = cost

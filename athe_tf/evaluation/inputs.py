@@ -11,6 +11,7 @@ from athe_tf.attacks.engine.model_checks import zero_gradients
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.evaluation import model_diagnosis
 from athe_tf.models.digest import identify
+from athe_tf.models.gradient_sources import majority_of, wrong_passes
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError, check, first_line
@@ -96,6 +97,8 @@ class EvaluationInputs:
         batch_size: Images per forward pass.
         clean: What the model predicts for the clean images.
         diagnosis: What is unusual about the model.
+        single: The model in one pass, if it is randomized and `victim` decides by several.
+        clean_wrong: Then, how many passes are wrong for each clean image.
     """
 
     victim: Victim
@@ -107,16 +110,50 @@ class EvaluationInputs:
     batch_size: int
     clean: model_diagnosis.CleanPredictions
     diagnosis: model_diagnosis.ModelDiagnosis
+    single: Victim | None = None
+    clean_wrong: np.ndarray | None = None
 
     @classmethod
-    def open(cls, victim: Victim, images, labels, norm: str, epsilon: float, seed: int, batch_size: int):
+    def open(
+        cls,
+        victim: Victim,
+        images,
+        labels,
+        norm: str,
+        epsilon: float,
+        seed: int,
+        batch_size: int,
+        passes=(1, 1),
+    ):
         """Makes the clean pass and diagnoses the model.
 
-        Images and labels must have been checked, as `read_images` does.
+        Images and labels must have been checked, as `read_images` does. Of `passes`, the first decide about
+        an image of a randomized model, and gradients are averaged over the second.
         """
         clean = model_diagnosis.predict_clean_images(victim, images, labels, batch_size)
         diagnosis = model_diagnosis.diagnose(victim, images, labels, clean)
-        return cls(victim, images, labels, norm, epsilon, seed, batch_size, clean, diagnosis)
+        known = images, labels, norm, epsilon, seed, batch_size
+        if diagnosis.deterministic or max(passes) < 2:
+            return cls(victim, *known, clean, diagnosis)
+        wrong = wrong_passes(victim, images, labels, passes[0], batch_size)
+        clean = dataclasses.replace(clean, correct=2 * wrong <= passes[0])
+        return cls(majority_of(victim, *passes), *known, clean, diagnosis, victim, wrong)
+
+    def judged(self, result: AttackResult, rows: np.ndarray) -> np.ndarray | None:
+        """Judges what an attack found by fresh passes of a randomized model; the others become robust.
+
+        Returns how many passes are wrong for each image, or `None` if the model is not randomized.
+        """
+        if self.single is None or self.clean_wrong is None:
+            return None
+        found, wrong, passes = result.found, self.clean_wrong[rows].copy(), self.victim.passes
+        x, y = result.x_adv[found], self.labels[rows[found]]
+        wrong[found] = wrong_passes(self.single, x, y, passes, self.batch_size)
+        result.queries[found] += passes
+        lost = found[2 * wrong[found] <= passes]
+        result.success[lost], result.norm[lost] = False, np.inf
+        result.x_adv[lost] = self.images[rows[lost]]
+        return wrong
 
     def run(
         self, attack: Attack, rows: slice | np.ndarray, among: slice | None = None, **kwargs

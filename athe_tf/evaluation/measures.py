@@ -102,7 +102,9 @@ def adversarial_logits(inputs: "EvaluationInputs") -> np.ndarray:
         part = slice(start, start + inputs.batch_size)
         ids = np.arange(len(images))[part]
         x_adv = attack(inputs.victim, images[part], labels[part], ids=ids, seed=inputs.seed)
-        found.append(inputs.victim.compiled_logits(x_adv).numpy())
+        # Votes of a randomized model have no confidence.
+        victim = inputs.victim if inputs.single is None else inputs.single
+        found.append(victim.compiled_logits(x_adv).numpy())
     return np.concatenate(found)
 
 

@@ -160,7 +160,8 @@ class ModelDiagnosis:
             text = (
                 "The model is randomized: its logits change from pass to pass (dropout or noise at "
                 "inference?). An image may survive an attack by luck, so accuracies are too high. Make the "
-                "model deterministic, or use autoattack-rand, which averages gradients."
+                "model deterministic; or average gradients (gradient_passes=16), and let several passes "
+                "decide (random_passes)."
             )
             warnings.append(Notice(text, id="randomized-model"))
         if self.only_class is not None:
@@ -270,14 +271,11 @@ def logarithms(victim: Victim) -> Victim:
         found = victim.digest()
         return None if found is None else f"logarithms of {found}"
 
-    return Victim(
-        lambda x: tf.math.log(tf.maximum(victim.logits(x), SMALLEST)),
-        features=victim.features if victim.has_features else None,
-        num_classes=victim.num_classes,
-        name=victim.name,
-        differentiable=victim.differentiable,
-        digest=digest,
-    )
+    def logits(x):
+        return tf.math.log(tf.maximum(victim.logits(x), SMALLEST))
+
+    source = {} if victim.source is victim else {"source": logarithms(victim.source)}
+    return victim.replace(logits=logits, head=None, scale=1.0, digest=digest, **source)
 
 
 LOGARITHMS = Notice(

@@ -53,6 +53,9 @@ class EvaluationOptions(LessCommonOptions):
     Args:
         epsilons: Further radii. Every attack is run at each of them, which gives a curve of accuracy over
             epsilon. Defaults to none.
+        norms: Several threat models, such as `("linf:8/255", "l2:0.5", "l1:12")`. Every attack is run in each
+            of them; the first is that of the headline, of `epsilons` and of the sanity checks. Defaults to
+            none: `norm` and `epsilon`.
         verify_with: Packages that repeat FGSM and PGD-20 on the same images: `"cleverhans"`, `"foolbox"`,
             `"art"`. Defaults to none.
         substitutes: Other models for the protocol `"transfer"`: a mapping from names to models or paths.
@@ -66,6 +69,12 @@ class EvaluationOptions(LessCommonOptions):
         logit_scale: The scale of the logits for attacks whose loss depends on it: `"model"`, or a number in
             place of a hypersphere head's scale. 1 is how the HE paper measured. Attacks of a protocol that
             have a scale of their own keep it. Defaults to `"model"`.
+        straight_through: Names of layers without a gradient, such as rounding, that attacks pass backward
+            through; see `athe_tf.models.straight_through`. Defaults to none.
+        random_passes: An image of a randomized model is broken if more than half of so many fresh passes are
+            wrong. Defaults to 16; models that are not randomized are not affected.
+        gradient_passes: Average the gradients of every attack on a randomized model over so many passes.
+            Defaults to 1.
         probabilities: The model ends with a softmax that cannot be removed: attack the logarithms of its
             outputs. Defaults to `False`, which refuses such a model.
         max_passes: Largest number of forward and backward passes per image in each attack; see `Attack.run`.

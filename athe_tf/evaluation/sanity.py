@@ -20,13 +20,17 @@ import tensorflow as tf
 from athe_tf import attacks
 from athe_tf.attacks.engine.model_checks import SATURATED_MARGIN
 from athe_tf.attacks.engine.results import AttackResult
+from athe_tf.evaluation.attack_test import try_attacks
 from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.models.gradient_sources import layers_without_gradient
 from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 
 # Attacks that should be ordered may differ by this much and still count as equal: they are not exact.
 SLACK = 0.01
 
+# The share of the planted adversarial examples that attacks must find.
+ENOUGH = 0.95
 IMAGES, STEPS, MORE_STEPS, RESTARTS, QUERIES = 200, 10, 40, 3, 100
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 WITHOUT_GRADIENTS = "Not applicable: it needs gradients, and a file for another runtime has none."
@@ -50,14 +54,18 @@ def _attack(name: str, **settings) -> functools.cached_property[AttackResult]:
 class SanityProbe:
     """A model under a few cheap attacks, each run when it is first needed.
 
-    `outcomes` and `verify` are what the attacks of the evaluation and independent code found.
+    `outcomes` and `verify` are what the attacks of the evaluation and independent code found; `wanted` are
+    these attacks.
     """
 
-    def __init__(self, inputs: EvaluationInputs, outcomes: list[AttackOutcome], verify=()):
+    def __init__(self, inputs: EvaluationInputs, outcomes: list[AttackOutcome], verify=(), wanted=()):
         self.rows = np.flatnonzero(inputs.clean.correct)[:IMAGES]
         self.inputs = inputs
         self.outcomes = outcomes
         self.verify = list(verify)
+        self.wanted = [
+            one for one in wanted if (one.norm, one.epsilon) == (inputs.norm, inputs.epsilon) and one.in_ball
+        ]
         self.queries = self.gradients = 0
 
     def run(self, name: str, **settings) -> AttackResult:
@@ -219,7 +227,7 @@ def model_is_deterministic(probe: SanityProbe) -> Check:
     if probe.inputs.diagnosis.deterministic:
         return Check(PASSED, "The same images give the same logits in every pass.")
     return Check(
-        FAILED, "The same images give different logits in every pass: use autoattack-rand, which averages."
+        FAILED, "The same images give different logits in every pass: average gradients by gradient_passes."
     )
 
 
@@ -303,6 +311,37 @@ def attacks_are_strong_enough(probe: SanityProbe) -> Check:
     )
 
 
+def layers_have_gradients(probe: SanityProbe) -> Check:
+    """Rounding, argmax and the like pass no gradient, so that attacks do not see what is before them."""
+    rows, victim = probe.rows[:8], probe.inputs.victim.source
+    names = layers_without_gradient(victim, probe.inputs.images[rows], probe.inputs.labels[rows])
+    if not names:
+        return Check(PASSED, "Gradients pass through every layer.")
+    flag = f"--straight_through={','.join(names)}, in Python EvaluationOptions(straight_through={names})"
+    text = (
+        f"No gradient passes through {', '.join(map(repr, names))}. Let attacks pass backward through them: "
+    )
+    return Check(FAILED, f"{text}{flag}.", {"layers": len(names)})
+
+
+def attacks_find_what_exists(probe: SanityProbe) -> Check:
+    """Attacks that miss adversarial examples which exist for certain miss others, too."""
+    test = try_attacks(probe.inputs, probe.wanted, probe.rows, probe.queries + probe.gradients)
+    probe.queries, probe.gradients = probe.queries + test.passes[0], probe.gradients + test.passes[1]
+    images, found, chance = len(test.found), float(test.found.mean()), float(test.by_chance.mean())
+    if chance > 0.5 * found and found >= ENOUGH:
+        raise NotApplicable(f"random search finds {chance:.0%} of the planted adversarial examples, too.")
+    left_out = f" Left out: {', '.join(test.left_out)}." if test.left_out else ""
+    passes = sum(test.passes) / images
+    return Check(
+        PASSED if found >= ENOUGH else FAILED,
+        f"{images} images were given a read-out for which an adversarial example exists for certain. The "
+        f"attacks of this evaluation find {found:.0%}, random search with as many queries {chance:.0%}; "
+        f"{passes:.0f} passes per image.{left_out}",
+        {"found": found, "random search": chance, "images": images, "passes per image": passes},
+    )
+
+
 def independent_code_agrees(probe: SanityProbe) -> Check:
     """An attack by independent code must not be stronger than the same attack of ours."""
     ran = [entry for entry in probe.verify if "difference" in entry]
@@ -323,6 +362,7 @@ CHECKS = {
     "images in a batch are independent": images_are_independent,
     "float32 margins are not saturated": margins_are_not_saturated,
     "gradients are nonzero and finite": gradients_are_usable,
+    "every layer passes gradients": layers_have_gradients,
     "random noise is weaker than FGSM": noise_is_weaker,
     "FGSM is weaker than PGD": one_step_is_weaker,
     "more steps do not help the defender": more_steps_are_stronger,
@@ -332,6 +372,7 @@ CHECKS = {
     "a huge epsilon reaches zero accuracy": huge_epsilon_reaches_zero,
     "the logit scale hides nothing": scale_does_not_matter,
     "the attacks are strong enough": attacks_are_strong_enough,
+    "the attacks find what exists for certain": attacks_find_what_exists,
     "independent code agrees": independent_code_agrees,
 }
 

@@ -30,7 +30,7 @@ _LETTERS = 60
 # Names of arrays: which adversarial examples are left at 8 bits, the wall-clock time of an attack, and the
 # reason why it could not be run; and the prefix for arrays of adversarial examples.
 EIGHT_BIT, SECONDS, NOT_RUN, EXAMPLE = "eight_bit", "wall_seconds", "not_run", "example "
-NAN_LOGITS = "nan_logits"
+NAN_LOGITS, BROKEN_PASSES = "nan_logits", "broken_passes"
 
 
 @dataclasses.dataclass
@@ -43,6 +43,7 @@ class FinishedAttack:
         nan_logits: Whether each has an adversarial example whose logits are not finite.
         seconds: Wall-clock time.
         examples: The first adversarial examples.
+        broken_passes: How many passes of a randomized model were wrong for each.
         not_run: Why it could not be run; then there is no result.
     """
 
@@ -51,6 +52,7 @@ class FinishedAttack:
     nan_logits: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
     seconds: float = 0.0
     examples: Examples = dataclasses.field(default_factory=dict)
+    broken_passes: np.ndarray | None = None
     not_run: str | None = None
 
     @classmethod
@@ -60,13 +62,15 @@ class FinishedAttack:
             return cls(not_run=str(arrays[NOT_RUN]))
         fill(before, arrays)
         examples = {name: arrays[EXAMPLE + name] for name in EXAMPLE_ARRAYS}
-        return cls(before, arrays[EIGHT_BIT], arrays[NAN_LOGITS], float(arrays[SECONDS]), examples)
+        found = arrays[EIGHT_BIT], arrays[NAN_LOGITS], float(arrays[SECONDS])
+        return cls(before, *found, examples, arrays.get(BROKEN_PASSES))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of its file."""
         if self.result is None:
             return {NOT_RUN: np.array(self.not_run)}
         own = {EIGHT_BIT: self.eight_bit, NAN_LOGITS: self.nan_logits}
+        own |= {} if self.broken_passes is None else {BROKEN_PASSES: self.broken_passes}
         own[SECONDS] = np.array(float(self.seconds))
         examples = {EXAMPLE + name: array for name, array in self.examples.items()}
         return {**result_arrays(self.result), **own, **examples}
@@ -129,6 +133,8 @@ class StateFolder:
             NAN_LOGITS: Expected(before.success.shape, "b", added=True),
             SECONDS: Expected((), "f", low=0),
         }
+        if BROKEN_PASSES in arrays:
+            expected[BROKEN_PASSES] = Expected(before.success.shape, "i", low=0)
         journal.check(arrays, expected)
         examples = {name: array for name, array in arrays.items() if name not in expected}
         lengths = {array.shape[:1] for array in examples.values()}

@@ -6,6 +6,7 @@ from .adapters import to_logits as to_logits
 from .adapters import with_input_range as with_input_range
 from .builder import build as build
 from .features import embedding_model as embedding_model
+from .gradient_sources import straight_through as straight_through
 from .hypersphere import suggest_scale as suggest_scale
 from .hypersphere import to_hypersphere as to_hypersphere
 from .names import ACTIVATIONS as ACTIVATIONS

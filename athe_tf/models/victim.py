@@ -15,7 +15,17 @@ from athe_tf.models.features import Head, check_float_input, find_head
 from athe_tf.utils.errors import InputError, NotApplicable, check
 
 # The arguments that a victim has as attributes.
-_KEPT_IN_COPIES = ("head", "scale", "num_classes", "name", "facts", "independent", "differentiable")
+_KEPT_IN_COPIES = (
+    "head",
+    "scale",
+    "num_classes",
+    "name",
+    "facts",
+    "independent",
+    "differentiable",
+    "network",
+    "passes",
+)
 
 
 class Victim:
@@ -45,6 +55,8 @@ class Victim:
         source: Another victim whose gradients attacks follow: the model that a file without gradients was
             made of, for example. This victim remains the judge: an image is adversarial only if it errs.
             Defaults to `None`: the victim itself.
+        network: The Keras model that `logits` calls, if there is one: its layers have names.
+        passes: Passes of the network in one call of `logits`. Defaults to 1.
     """
 
     def __init__(
@@ -61,6 +73,8 @@ class Victim:
         differentiable: bool = True,
         digest: Callable[[], str | None] | None = None,
         source: "Victim | None" = None,
+        network: keras.Model | None = None,
+        passes: int = 1,
     ):
         self._logits = logits
         self._features = features
@@ -73,6 +87,7 @@ class Victim:
         self.source = self if source is None else source
         self.differentiable = differentiable or source is not None
         self._digest = digest
+        self.network, self.passes = network, passes
         #: By device, victims that compute the same there; empty unless there are several devices.
         self.copies: dict[str, Victim] = {}
         #: Whether it computes what its model does now, as far as that can be told.
@@ -280,4 +295,5 @@ def keras_victim(model: keras.Model, end: Head, training: bool = False) -> Victi
         name=model.name,
         independent=not training,
         digest=lambda: keras_digest(model),
+        network=model,
     )

@@ -13,6 +13,7 @@ from athe_tf.programs.sharded import all_shards, own_shard, run_shard, run_worke
 from athe_tf.programs.workdir import Workdir, fill_from_run, known_settings, training_run_of
 from athe_tf.report.gate import GateOptions
 from athe_tf.report.reading import read_config, read_evaluation
+from athe_tf.utils.choices import parse_threat_models
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import values_of
 
@@ -78,6 +79,8 @@ def make_job(config: EvaluateConfig) -> EvaluationJob:
 
 def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateConfig:
     """Fills in settings that were not given: from the protocol, the model's training run, or the defaults."""
+    for norm, epsilon in parse_threat_models(config.norms)[:1]:
+        config = dataclasses.replace(config, norm=norm, epsilon=epsilon)
     known = known_settings("bin/evaluate", config.model, training_run)
     published = {}
     if config.protocol:

@@ -5,8 +5,9 @@ Each section is a function that returns its content, empty if the evaluation has
 
 from typing import Literal
 
-from athe_tf.drawing.charts import Bar, bar_chart, column_chart, figure
+from athe_tf.drawing.charts import Bar, Series, bar_chart, column_chart, figure, line_chart
 from athe_tf.drawing.markup import Markup, details, join, notes, shaded, side_by_side, table, tag
+from athe_tf.drawing.plot import share_axis
 from athe_tf.report.comparison import CLEAN as CLEAN_COLUMN
 from athe_tf.report.comparison import WORST as WORST_COLUMN
 from athe_tf.report.comparison import difference
@@ -14,8 +15,18 @@ from athe_tf.report.format import count, decimal, interval_text, percent, points
 from athe_tf.report.gate import against
 from athe_tf.report.reading import SavedEvaluation
 from athe_tf.results.attack_outcome import AttackOutcome
-from athe_tf.results.charts import CLEAN, WORST, accuracy_figure, curve_figure, shown_first
+from athe_tf.results.charts import (
+    ATTACKED,
+    CLEAN,
+    WORST,
+    accuracy_figure,
+    curve_figure,
+    epsilon_axis,
+    minimum_norms,
+    shown_first,
+)  # fmt: skip
 from athe_tf.results.file_format import Corruptions
+from athe_tf.results.norms_and_distances import distances_sentence, randomized_sentence
 from athe_tf.results.result import Result
 from athe_tf.results.text_table import conversion_sentence, eight_bit_sentence, majority_sentence
 from athe_tf.utils.errors import InputError
@@ -150,6 +161,16 @@ def conversion(evaluation: SavedEvaluation) -> list[Markup]:
     return [tag("p", intro), numbers, tag("p", conversion_sentence(found))]
 
 
+def judging(evaluation: SavedEvaluation) -> list[Markup]:
+    """Which model decided about an image, in how many passes, and whose gradients attacks followed."""
+    result, texts = evaluation.result, []
+    if result.judge and result.gradient_source:
+        judge, source = result.judge["name"], result.gradient_source["name"]
+        texts.append(f"Attacks follow the gradients of '{source}'; an image is broken if '{judge}' errs.")
+    texts += [text for text in [randomized_sentence(result.randomized)] if text]
+    return [tag("p", text) for text in texts]
+
+
 def curve(evaluation: SavedEvaluation) -> list[Markup]:
     """Accuracy over epsilon, if there are at least two."""
     result = evaluation.result
@@ -161,6 +182,50 @@ def curve(evaluation: SavedEvaluation) -> list[Markup]:
     ]
     numbers = table(("epsilon", "accuracy", "95% interval"), rows, caption="The points of the curve")
     return [side_by_side(curve_figure(result), numbers)]
+
+
+def norms(evaluation: SavedEvaluation) -> list[Markup]:
+    """The worst case in each norm and in all of them, if there are several."""
+    result = evaluation.result
+    if len(result.worst_cases) < 2:
+        return []
+    drawn, rows = [], []
+    for model in result.worst_cases:
+        name = f"{model['norm']} {model['epsilon']}"
+        if "worst_case_accuracy" in model:
+            drawn.append(Bar(name, model["worst_case_accuracy"], model["worst_case_interval"], ATTACKED))
+        else:
+            rows.append([name, "no attack on all images", ""])
+    caption = "The worst case over all attacks of each norm."
+    if result.union is not None:
+        drawn.append(Bar("all of them", result.union["accuracy"], result.union["interval"], WORST))
+        caption += (
+            " In 'all of them', an image counts only if it survives every attack in every norm. The mean "
+            f"over the norms is {percent(result.union['mean'])}."
+        )
+    rows = [[bar.label, percent(bar.share), interval_text(bar.interval)] for bar in drawn] + rows
+    numbers = table(("norm, radius", "accuracy", "95% interval"), rows, caption="Worst cases by norm")
+    return [side_by_side(figure(bar_chart(drawn, "Worst case by norm"), caption), numbers)]
+
+
+def distances(evaluation: SavedEvaluation) -> list[Markup]:
+    """The curve of accuracy over distance that minimum-norm attacks give, and the area below it."""
+    result, found = evaluation.result, evaluation.result.distances
+    if not found:
+        return []
+    series = [
+        Series("all together", [(p["epsilon"], p["accuracy"]) for p in found["points"]], dots=False),
+        *(minimum_norms(result, found["radius"]) if len(found["attacks"]) > 1 else []),
+    ]
+    axis = epsilon_axis([p["epsilon"] for p in found["points"]] + [result.epsilon], result.norm)
+    marker = (result.epsilon, "headline epsilon") if result.epsilon else None
+    chart = line_chart(series, axis, share_axis(""), "Share of images whose distance is larger", marker)
+    caption = (
+        "Share of images whose nearest adversarial example, as minimum-norm attacks found it in one run, is "
+        "farther away. The area below is the expected robustness: the mean distance, cut at the right edge."
+    )
+    text = tag("p", distances_sentence(result))
+    return [figure(chart, caption, [one.name for one in series]), text]
 
 
 def classes(evaluation: SavedEvaluation) -> list[Markup]:

@@ -36,6 +36,11 @@ class LessCommonOptions:
     """
 
     epsilons: Sequence[float] = option((), "Further radii for every attack, for a curve.", after="epsilon")
+    norms: Sequence[str] = option(
+        (),
+        "Several threat models at once, such as linf:8/255,l2:0.5,l1:12; the first is the headline.",
+        after="epsilon",
+    )
     verify_with: Sequence[str] = option((), f"Repeat FGSM and PGD-20 with: {', '.join(PEERS)}.")
     corruptions: str | None = option(
         None,
@@ -48,6 +53,15 @@ class LessCommonOptions:
     margin: float | None = option(None, "Margin of training, for adaptive attacks. [the run's own]", ge=0)
     logit_scale: str | float = option(
         "model", "Scale of hypersphere logits for attacks that depend on it: model, or a number."
+    )
+    straight_through: Sequence[str] = option(
+        (), "Layers without a gradient that attacks pass backward through: names, or name=module:function."
+    )
+    random_passes: int = option(
+        16, "Randomized models: most of so many fresh passes decide about an image. 1: a single pass.", gt=0
+    )
+    gradient_passes: int = option(
+        1, "Randomized models: average the gradients of every attack over so many passes.", gt=0
     )
     probabilities: bool = option(False, "Attack the logarithms of a softmax that cannot be removed.")
     max_passes: int | None = option(
@@ -102,6 +116,9 @@ ThreatModel = TypedDict("ThreatModel", {
     "worst_case_accuracy": NotRequired[Share], "worst_case_interval": NotRequired[Interval],
 })  # fmt: skip
 ThreatModel.__doc__ = "A threat model, with 'norm' and 'epsilon'; its worst case if there are several."
+
+Union = TypedDict("Union", {"accuracy": Share, "interval": Interval, "mean": Share})
+Union.__doc__ = "The share of images that withstand every attack in all norms, and the mean over norms."
 
 ModelRole = TypedDict("ModelRole", {"name": Text, "kind": NotRequired[Text], "digest": NotRequired[Text]})
 ModelRole.__doc__ = "The model that judges images, or the one that attacks take gradients from."
@@ -174,6 +191,15 @@ PerClass.__doc__ = "An object with one value per class."
 
 CurvePoint = TypedDict("CurvePoint", {"epsilon": Length, "accuracy": Share, "interval": Interval})
 CurvePoint.__doc__ = "A point of the curve."
+
+Distances = TypedDict("Distances", {
+    "attacks": Texts, "radius": Length, "expected_robustness": Length, "area": Share,
+    "median": OptionalLength, "points": Annotated[list[CurvePoint], "a list of points"],
+})  # fmt: skip
+Distances.__doc__ = (
+    "The smallest perturbation of each image by minimum-norm attacks: its mean, cut at 'radius', in pixels "
+    "and as a share of 'radius' ('area', below the curve of 'points'), and its median."
+)
 
 Check = TypedDict("Check", {"name": Text, "status": Status, "detail": Text, "numbers": NotRequired[Free]})
 Check.__doc__ = "A sanity check."
@@ -256,6 +282,7 @@ EvaluationFile = TypedDict("EvaluationFile", {
     "verified": NotRequired[Annotated[list[Verified], "a list of verified verdicts"]],
     "conversion": NotRequired[Conversion],
     "curve": NotRequired[Annotated[list[CurvePoint], "a list of points"]],
+    "distances": NotRequired[Distances], "union": NotRequired[Union],
     "checks": NotRequired[Annotated[list[Check], "a list of sanity checks"]],
     "calibration": NotRequired[Calibration], "angles": NotRequired[Angles],
     "corruptions": NotRequired[Corruptions],
@@ -350,7 +377,7 @@ def upgraded(data: Any) -> Any:
             {"id": UNNAMED, "text": text} if isinstance(text, str) else text for text in data["warnings"]
         ]
     if "norm" in data and "epsilon" in data:
-        found["threat_models"] = [{"norm": data["norm"], "epsilon": data["epsilon"]}]
+        found.setdefault("threat_models", [{"norm": data["norm"], "epsilon": data["epsilon"]}])
     return found
 
 

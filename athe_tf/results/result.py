@@ -14,7 +14,7 @@ import numpy as np
 from athe_tf.drawing.figures import Figure
 from athe_tf.drawing.markup import fragment, notes, side_by_side, tag
 from athe_tf.jobs.ownership import check_ours
-from athe_tf.results import file_format
+from athe_tf.results import file_format, norms_and_distances
 from athe_tf.results.attack_outcome import AttackOutcome, derived
 from athe_tf.results.charts import accuracy_figure, accuracy_table, curve_figure, example_cards
 from athe_tf.results.file_format import FORMAT
@@ -216,6 +216,21 @@ class Result:
         ]
 
     @derived
+    def worst_cases(self) -> list[file_format.ThreatModel]:
+        """All norms with their radii; if there are several, with the worst case of each."""
+        return norms_and_distances.worst_cases(self)
+
+    @derived
+    def union(self) -> file_format.Union | None:
+        """The share of images that withstand the attacks in all norms, and the mean over the norms."""
+        return norms_and_distances.union(self)
+
+    @derived
+    def distances(self) -> file_format.Distances | None:
+        """How far the nearest adversarial examples are that minimum-norm attacks found."""
+        return norms_and_distances.distances(self)
+
+    @derived
     def per_class(self) -> file_format.PerClass | None:
         """Accuracies and number of images by class."""
         if self.labels is None or self.classes is None:
@@ -276,7 +291,8 @@ class Result:
             f"{clean}, and {share:.1%} (95% interval {100 * low:.1f} to "
             f"{100 * high:.1f}%) withstand {attacks} within {self.norm} {self.covered_radius}."
         )
-        return " ".join(filter(None, [text, *self._said(), self._doubts()]))
+        several = norms_and_distances.verdict_of_union(self)
+        return " ".join(filter(None, [text, several, *self._said(), self._doubts()]))
 
     @property
     def covered_radius(self) -> str:
@@ -373,7 +389,7 @@ class Result:
         found = {
             "format": FORMAT, "model": self.model, "dataset": self.dataset, "examples": self.examples,
             "epsilon": self.epsilon_text, "norm": self.norm,
-            "threat_models": self.threat_models or [{"norm": self.norm, "epsilon": self.epsilon_text}],
+            "threat_models": self.worst_cases,
             "seed": self.seed, "verdict": self.verdict, "clean_accuracy": self.clean_accuracy,
             "clean_interval": self.clean_interval, "attacks": [attack.to_dict() for attack in self.attacks],
             # Without attacks this is the clean accuracy; the verdict says so.
@@ -460,6 +476,8 @@ class Result:
         recorded = {name: data[name] for name in ("examples", "verdict", "clean_accuracy", "clean_interval")}
         recorded |= {"curve": data.get("curve", []), "eight_bit": data.get("eight_bit", {})}
         recorded |= {"per_class": data.get("per_class"), "epsilon_text": data["epsilon"]}
+        recorded |= {"union": data.get("union"), "distances": data.get("distances")}
+        recorded |= {"worst_cases": data["threat_models"]}
         recorded["_worst_case"] = data["worst_case_accuracy"], data["worst_case_interval"]
         vars(result).update(recorded)
         return result
@@ -502,7 +520,7 @@ _STORED = (
     "verified", "conversion", "checks", "calibration", "angles", "corruptions", "verify", "transfer",
     "settings", "command",
 )  # fmt: skip
-_DERIVED = ("per_class", "eight_bit", "curve")
+_DERIVED = ("per_class", "eight_bit", "curve", "distances", "union")
 
 
 def find_evaluation(path) -> pathlib.Path:

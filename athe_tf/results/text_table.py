@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from athe_tf.results.file_format import Check, Conversion, EightBit, Requirement
+from athe_tf.results.norms_and_distances import distances_sentence, randomized_sentence
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.streams import printable
 
@@ -22,6 +23,8 @@ def text_table(result: "Result") -> str:
     lines += [] if majority is None else [majority]
     sentences = eight_bit_sentence(result.eight_bit), conversion_sentence(result.conversion)
     blocks = [_accuracies(result), *([text] for text in sentences if text), _cascades(result), _curve(result)]
+    further = distances_sentence(result), randomized_sentence(result.randomized)
+    blocks += [_norms(result), *([text] for text in further if text)]
     blocks += [_checks(result), _corruptions(result), _transfer(result), _verification(result)]
     blocks.append([requirement_line(one) for one in result.requirements])
     blocks.append([f"Warning: {text}" for text in result.warnings])
@@ -70,8 +73,9 @@ def _remark(attack: "AttackOutcome", result: "Result") -> str:
     if attack.image_count < result.examples:
         parts.append(f"first {attack.image_count} images")
     if not attack.in_worst_case:
-        eight_bit = attack.name.startswith("8-bit ")
-        parts.append(f"{'8-bit images' if eight_bit else 'another threat model'}: not in the worst case")
+        what = "8-bit images" if attack.name.startswith("8-bit ") else "another threat model"
+        where = f" of {result.norm}" if len(result.worst_cases) > 1 else ""
+        parts.append(f"{what}: not in the worst case{where}")
     return ", ".join(parts)
 
 
@@ -138,6 +142,20 @@ def _curve(result: "Result") -> list[str]:
         f"{format_number(p['epsilon']):<12}  {_share(p['accuracy'], p['interval'])}" for p in result.curve
     ]
     return ["epsilon       worst case", *rows] if rows else []
+
+
+def _norms(result: "Result") -> list[str]:
+    """Each norm, all of them together and their mean; empty for one norm."""
+    rows = []
+    for model in result.worst_cases:
+        name = f"{model['norm']} {model['epsilon']}"
+        known = "worst_case_accuracy" in model
+        shown = _share(model["worst_case_accuracy"], model["worst_case_interval"]) if known else "unknown"
+        rows.append(f"{name:<15}  {shown}")
+    if result.union is not None:
+        rows.append(f"{'all of them':<15}  {_share(result.union['accuracy'], result.union['interval'])}")
+        rows.append(f"{'mean':<15}  {100 * result.union['mean']:>7.2f}%")
+    return ["norm             worst case", *rows] if len(rows) > 1 else []
 
 
 def tally(checks: Sequence[Check]) -> str:

@@ -4,6 +4,7 @@ Messages call a value by its `display_name`: the flag, or the argument.
 """
 
 import math
+from collections.abc import Sequence
 
 from athe_tf.utils.errors import check, check_choice
 from athe_tf.utils.number_format import parse_number
@@ -39,6 +40,36 @@ def check_epsilon(norm: str, epsilon: float, display_name: str = "epsilon") -> N
         f"Pixels lie in [0, 1], so {display_name} must not exceed 1 in linf. Received: "
         f"{display_name}={epsilon:g}. Did you mean {display_name}={epsilon:g}/255?",
     )
+
+
+def parse_threat_models(
+    texts: Sequence[str], norm: str | None = None, epsilon: float | None = None, display_name: str = "norms"
+) -> list[tuple[str, float]]:
+    """Reads norms with their radii. `norm` and `epsilon` must be the first of them, if they are given.
+
+    Example:
+
+    >>> parse_threat_models(["linf:8/255", "l2:0.5"])
+    [('linf', 0.03137254901960784), ('l2', 0.5)]
+    """
+    found: list[tuple[str, float]] = []
+    received = f"Received: {display_name}={','.join(map(str, texts))}"
+    for text in texts:
+        name, colon, radius = str(text).partition(":")
+        check(
+            bool(colon) and name not in dict(found),
+            f"{display_name} must have every norm once, with its radius, such as linf:8/255,l2:0.5,l1:12. "
+            f"{received}.",
+        )
+        found.append((name, parse_number(radius)))
+        check_epsilon(*found[-1], f"the radius of {name} in {display_name}")
+    for first, radius in found[:1]:
+        check(
+            norm in (None, first) and epsilon in (None, radius),
+            f"{display_name} has the radii of all norms. {received}, and also norm={norm}, "
+            f"epsilon={epsilon}. Leave these out.",
+        )
+    return found
 
 
 def check_logit_scale(logit_scale: float | str, display_name: str = "logit_scale") -> None:

@@ -118,7 +118,7 @@ def test_a_section_is_there_only_when_its_data_is():
     needs = {
         "curve": "curve", "checks": "sanity", "per_class": "classes", "angles": "angles",
         "calibration": "calibration", "corruptions": "corruptions", "transfer": "transfer",
-        "verify": "verification",
+        "verify": "verification", "distances": "distances",
     }  # fmt: skip
     data = full_evaluation()
     for key, section in needs.items():

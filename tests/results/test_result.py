@@ -36,6 +36,9 @@ def full_result() -> Result:
             in_worst_case=False, broken_passes=rng.integers(0, 16, 40),
         ),
         AttackOutcome(
+            "fab", correct & fgsm, norms=norms, minimum_norm=True, epsilon=0.1, norm="linf",
+        ),
+        AttackOutcome(
             "fgsm @ 0.05", correct, epsilon=0.05, norm="linf", nan_logits=2,
             gradient_faults={"attacked": 30, "zero": 4, "nonfinite": 1},
         ),
@@ -80,7 +83,16 @@ def test_numbers_of_a_file_are_those_of_its_flags():
     """What is stored and what the flags give is the same, so a number is computed once."""
     result = full_result()
     found = Result.from_dict(result.to_dict())
-    for name in ("clean_accuracy", "clean_interval", "_worst_case", "curve", "per_class", "verdict"):
+    for name in (
+        "clean_accuracy",
+        "clean_interval",
+        "_worst_case",
+        "curve",
+        "per_class",
+        "verdict",
+        "union",
+        "distances",
+    ):
         stored = vars(found).pop(name)
         assert getattr(found, name) == stored == getattr(result, name), name
 

@@ -233,7 +233,7 @@ class Attack(ReprFromArguments):
 
     def round_passes(self, victim: Victim) -> float:
         """The most passes of the network that an image takes in one round."""
-        return float(self.costs(victim).most)
+        return float(self.costs(victim).most * victim.source.passes)
 
     def __call__(self, model, x, y, ids=None, seed=0):
         """Adversarial images for a batch.

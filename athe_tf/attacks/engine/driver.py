@@ -264,7 +264,12 @@ class _Stage:
         Returns the rows where it succeeded.
         """
         arrays = [None if value is None else value.numpy() for value in outcome]
-        result, solved = self.result, []
+        result, solved, victim = self.result, [], self.task.victim
+        passes = dict.fromkeys(COUNTS, 1)
+        if arrays[RoundResult._fields.index("gradients")].any():
+            passes |= {"queries": victim.source.passes, "gradients": victim.source.passes}
+        else:  # without gradients, the judge itself is asked
+            passes["queries"] = victim.passes
         for number in np.unique(rounds):
             # Skip images already misclassified in an earlier round.
             chosen = np.flatnonzero((rounds == number) & ~result.success[images])
@@ -272,9 +277,9 @@ class _Stage:
             found = RoundResult(*(None if value is None else value[chosen] for value in arrays))
             for name in COUNTS:
                 count = getattr(found, name)
-                getattr(result, name)[rows] += 0 if count is None else count
+                getattr(result, name)[rows] += 0 if count is None else count * passes[name]
             if found.judged is not None:
-                result.memory[JUDGE][rows, 0] += found.judged
+                result.memory[JUDGE][rows, 0] += found.judged * victim.passes
             if self.memory is not None:
                 self.memory[rows] = np.minimum(self.memory[rows], found.memory)
             result.norm[rows] = np.minimum(result.norm[rows], found.norm)

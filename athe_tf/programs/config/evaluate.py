@@ -17,6 +17,7 @@ from athe_tf.utils.choices import (
     check_input_range,
     check_statistics,
     parse_logit_scale,
+    parse_threat_models,
 )
 from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, listed, option, with_help
@@ -106,6 +107,7 @@ class EvaluateConfig(
         parse_logit_scale(self.logit_scale, "--logit_scale")
         for radius in (0.0 if self.epsilon is None else self.epsilon, *self.epsilons):
             check_epsilon(self.norm or "linf", radius, "--epsilon")
+        parse_threat_models(self.norms, self.norm, self.epsilon, "--norms")
         check_peers(self.verify_with)
         check(
             self.protocol != "transfer" or len(self.substitutes) > 0,
