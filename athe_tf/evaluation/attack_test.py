@@ -33,7 +33,7 @@ from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 IMAGES, INNER, MAX_PASSES = 50, 63, 1000
 # The radius of the points inside, in epsilons: in linf, points of a cube are shorter than its corner anyway.
 # And where the boundary lies between them (0) and the point at the edge (1).
-SHARE, CLOSENESS = {"linf": 0.95, "l2": 0.55, "l1": 0.55}, 0.5
+SHARE, CLOSENESS = {"linf": 0.95, "l2": 0.55, "l1": 0.55}, 0.3
 # The seed of the points is not that of the attacks; how much the fit of the read-outs is damped.
 SEED, RIDGE = 0x5EED, 0.1
 # By how much the score at the edge must exceed the largest inside; pixels by which images are told apart.

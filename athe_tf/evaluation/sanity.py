@@ -315,6 +315,7 @@ def layers_have_gradients(probe: SanityProbe) -> Check:
     """Rounding, argmax and the like pass no gradient, so that attacks do not see what is before them."""
     rows, victim = probe.rows[:8], probe.inputs.victim.source
     names = layers_without_gradient(victim, probe.inputs.images[rows], probe.inputs.labels[rows])
+    probe.queries, probe.gradients = probe.queries + len(rows), probe.gradients + len(rows)
     if not names:
         return Check(PASSED, "Gradients pass through every layer.")
     flag = f"--straight_through={','.join(names)}, in Python EvaluationOptions(straight_through={names})"

@@ -160,13 +160,15 @@ def layers_without_gradient(victim: Victim, x, y) -> list[str]:
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
 
         def recorded(name, call, *args, **kwargs):
-            inputs = [one for one in tf.nest.flatten((args, kwargs)) if tf.is_tensor(one)]
-            output = call(*args, **kwargs)
+            tensors = [one for one in tf.nest.flatten((args, kwargs)) if tf.is_tensor(one)]
+            inputs = [one for one in tensors if one.dtype.is_floating]
             # Otherwise a layer behind one without a gradient would seem to have none either.
-            watched = [one for one in [*inputs, *tf.nest.flatten(output)] if one.dtype.is_floating]
-            tape.watch(watched)
+            tape.watch(inputs)
+            result = call(*args, **kwargs)
+            output = [one for one in tf.nest.flatten(result) if one.dtype.is_floating]
+            tape.watch(output)
             seen.append((name, inputs, output))
-            return output
+            return result
 
         calls = [(layer, functools.partial(recorded, name)) for name, layer in layers.items()]
         with replaced_calls(calls):
@@ -177,7 +179,7 @@ def layers_without_gradient(victim: Victim, x, y) -> list[str]:
     for name, inputs, output in seen:
         if getattr(layers[name], "trainable_variables", ()):
             continue
-        before, after = (tape.gradient(margin, tf.nest.flatten(one)) for one in (inputs, output))
+        before, after = (tape.gradient(margin, one) for one in (inputs, output))
         if _any(after) and not _any(before):
             found.append(name)
     return list(dict.fromkeys(found))

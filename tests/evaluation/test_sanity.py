@@ -55,7 +55,7 @@ def test_an_honest_model_passes_all_checks_and_the_numbers_are_there():
     # In 40 dimensions a random direction does almost nothing of what the worst one does.
     assert noise["random noise"] > noise["FGSM"] + 0.2
     cost = result.settings["cost_of_checks"]
-    assert cost["images"] == 80 and cost["gradients"] > 80 and "Sanity checks: 14 passed" in str(result)
+    assert cost["images"] == 80 and cost["gradients"] > 80 and "Sanity checks: 16 passed" in str(result)
     assert set(result.calibration) == {"clean", "adversarial"}
     assert result.calibration["adversarial"]["examples"] == 80
     check_schema(json.loads(result.to_json()), schema("evaluation"))
