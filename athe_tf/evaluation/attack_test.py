@@ -164,8 +164,8 @@ class ReadOut:
         weights *= gain[:, np.newaxis]
         offsets = gain * at + np.einsum("nd,nd->n", middle[:, 0], weights)
         kept = edge > (1 + CLEARLY) * inside
-        chosen = [part[kept].astype(np.float32) for part in (images, weights, offsets)]
-        return cls(*chosen, kept, ball, head, len(rows) * (INNER + 2))
+        one, two, three = (part[kept].astype(np.float32) for part in (images, weights, offsets))
+        return cls(one, two, three, kept, ball, head, len(rows) * (INNER + 2))
 
     def victim(self, victim: Victim) -> Victim:
         """The model with the read-outs in place of its last layer; its gradient source, too."""

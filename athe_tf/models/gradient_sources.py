@@ -67,8 +67,9 @@ def straight_through(model, layers: Sequence[str] | Mapping[str, Callable | None
     if not layers:
         return victim
     known = inner_layers(victim)
-    named = isinstance(layers, Mapping)
-    paired = list(layers.items() if named else [one.partition("=")[::2] for one in layers])
+    paired: list[tuple[str, Any]] = [one.partition("=")[::2] for one in layers]
+    if isinstance(layers, Mapping):
+        paired = list(layers.items())
     calls: list[tuple[Any, Callable]] = []
     for name, function in paired:
         if name not in known:
@@ -160,11 +161,12 @@ def layers_without_gradient(victim: Victim, x, y) -> list[str]:
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
 
         def recorded(name, call, *args, **kwargs):
-            tensors = [one for one in tf.nest.flatten((args, kwargs)) if tf.is_tensor(one)]
-            inputs = [one for one in tensors if one.dtype.is_floating]
+            # Copies, since other layers may use the same tensors.
+            copied = tf.nest.map_structure(lambda one: tf.identity(one) if tf.is_tensor(one) else one, args)
+            inputs = [one for one in tf.nest.flatten(copied) if tf.is_tensor(one) and one.dtype.is_floating]
             # Otherwise a layer behind one without a gradient would seem to have none either.
             tape.watch(inputs)
-            result = call(*args, **kwargs)
+            result = call(*copied, **kwargs)
             output = [one for one in tf.nest.flatten(result) if one.dtype.is_floating]
             tape.watch(output)
             seen.append((name, inputs, output))

@@ -55,17 +55,17 @@ def parse_threat_models(
     found: list[tuple[str, float]] = []
     received = f"Received: {display_name}={','.join(map(str, texts))}"
     for text in texts:
-        name, colon, radius = str(text).partition(":")
+        name, colon, number = str(text).partition(":")
         check(
             bool(colon) and name not in dict(found),
             f"{display_name} must have every norm once, with its radius, such as linf:8/255,l2:0.5,l1:12. "
             f"{received}.",
         )
-        found.append((name, parse_number(radius)))
+        found.append((name, parse_number(number)))
         check_epsilon(*found[-1], f"the radius of {name} in {display_name}")
-    for first, radius in found[:1]:
+    if found:
         check(
-            norm in (None, first) and epsilon in (None, radius),
+            norm in (None, found[0][0]) and epsilon in (None, found[0][1]),
             f"{display_name} has the radii of all norms. {received}, and also norm={norm}, "
             f"epsilon={epsilon}. Leave these out.",
         )

@@ -266,7 +266,7 @@ class _Stage:
         arrays = [None if value is None else value.numpy() for value in outcome]
         result, solved, victim = self.result, [], self.task.victim
         passes = dict.fromkeys(COUNTS, 1)
-        if arrays[RoundResult._fields.index("gradients")].any():
+        if np.any(arrays[RoundResult._fields.index("gradients")]):
             passes |= {"queries": victim.source.passes, "gradients": victim.source.passes}
         else:  # without gradients, the judge itself is asked
             passes["queries"] = victim.passes
