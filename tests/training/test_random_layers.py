@@ -171,7 +171,7 @@ def draws(function):
 
 @pytest.mark.parametrize("function", ["tf.random", "generator", "stateless"])
 def test_random_numbers_that_keras_does_not_know_of_are_named(function):
-    net = keras.Sequential([keras.Input(SHAPE), Shaken(draws(function)), tiny_net(), layers.Dropout(0.1)])
+    net = keras.Sequential([keras.Input(SHAPE), Shaken(draws(function)), layers.Dropout(0.1), tiny_net()])
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         make("pgd_at", net).train_on_batch(X, Y)
