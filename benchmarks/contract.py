@@ -59,7 +59,7 @@ def outcome(framework: str, head: str, piece: str, mode: str) -> str:
     except InputError:
         return "refused"
     try:
-        trainer.fit(splits.train.stream(16, seed=0), steps_per_epoch=2, verbose=0)
+        trainer.fit(splits.train.stream(**config.stream_settings), steps_per_epoch=2, verbose=0)
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:200]}"
     finite = all(np.isfinite(np.asarray(weight)).all() for weight in trainer.net.trainable_variables)

@@ -126,7 +126,7 @@ def pieces(distributions):
         for which, distribution in distributions.items():
             with distribution.scope(), small_cnn_of_one_layer():
                 trainer = build.make_trainer(config, tiny_splits(32))
-            data = distribution.train_dataset(tiny_splits(32).train, 16, seed=1)
+            data = distribution.train_dataset(tiny_splits(32).train, **config.stream_settings)
             trainer.fit(data, steps_per_epoch=2, epochs=2, verbose=0)
             weights = [np.ravel(w) for net in (trainer.net, trainer.averaged) for w in net.weights]
             found[f"pieces/{number}/{which}"] = np.concatenate(weights)

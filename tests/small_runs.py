@@ -20,12 +20,12 @@ SHAPE = (8, 8, 1)
 CYCLE: dict = {
     "accumulate": 2, "label_smoothing": 0.1, "bn_momentum": 0.99, "bn_copy_first": True,
     "lr_schedule": "one_cycle", "lr_per_epoch": True, "ema": 0.9, "ema_start": 0.5, "ema_constant": True,
-    "ema_statistics": "averaged", "decay_variables": "all_but_norm",
+    "ema_statistics": "averaged", "decay_variables": "all_but_norm", "cutmix": 1.0, "erasing": 0.25,
 }  # fmt: skip
 ADAMW: dict = {
     "accumulate": 2, "label_smoothing": 0.1, "bn_momentum": 0.99, "optimizer": "adamw(beta_2=0.95)",
     "lr_schedule": "cosine", "lr_min": 0.001, "learning_rate": 0.01, "lr_warmup": 0.5, "ema": 0.9,
-    "decay_variables": "kernels",
+    "decay_variables": "kernels", "mixup": 0.8, "randaugment": 9.0, "cutout": 2,
 }  # fmt: skip
 RISING, BY_ADAM = {"step_size_warmup": 2.0}, {"attack": "pgd-adam"}
 

@@ -38,8 +38,9 @@ def rows() -> list[Row]:
         if other_attacks and not options.one_step:
             one = {"attack": "apgd-ce"}
         two: dict = (RISING if crafts else {}) | (BY_ADAM if other_attacks else {})
+        smooth: dict = {"attack_smoothing": 0.1} if options().attack_has_labels else {}
         modes = ("one", "mixed") if number % 2 else ("mixed", "one")
-        for mode, settings, turn in ((modes[0], CYCLE | one, 0), (modes[1], ADAMW | two, 2)):
+        for mode, settings, turn in ((modes[0], CYCLE | one | smooth, 0), (modes[1], ADAMW | two, 2)):
             found.append(Row(framework, HEADS[(number + turn) % len(HEADS)], mode, settings))
     return found
 
@@ -70,7 +71,7 @@ def test_pieces_train_together(row, monkeypatch):
     with small_cnn_of_one_layer():
         trainer = build.make_trainer(config, splits)
     before = [np.asarray(weight) for weight in trainer.net.trainable_variables]
-    stream = splits.train.stream(16, seed=0)
+    stream = splits.train.stream(**config.stream_settings)
     logs = trainer.fit(stream, steps_per_epoch=2, epochs=2, verbose=0).history
     assert np.isfinite(logs["loss"]).all()
     wrapped = isinstance(trainer.optimizer, keras.optimizers.LossScaleOptimizer)
