@@ -88,7 +88,8 @@ def write_figures(page: str, folder) -> list[pathlib.Path]:
 
     Example:
 
-    >>> athe_tf.report.write_figures(athe_tf.report.render(result), "figures")
+    >>> page = athe_tf.report.render(athe_tf.report.read_evaluation("runs/demo"))
+    >>> paths = athe_tf.report.write_figures(page, "figures")
 
     Args:
         page: What `render` returns, or the text of a page.
