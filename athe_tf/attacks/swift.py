@@ -23,8 +23,8 @@ from athe_tf.results.notices import Notice
 
 # The detector's margin, as a share of the gradient attacks', below which gradients mislead.
 MISLED = 0.75
-# The share of the images that the detector saw beyond which their number is a warning.
-SUSPICIOUS = 0.02
+# The share of the images that the detector saw, and their number, beyond which there is a warning.
+SUSPICIOUS, FEW = 0.02, 2
 # In l2 and l1: the share below which the detector has another look, and its queries then.
 DOUBTFUL, MORE_QUERIES = 0.9, 1000
 CR, APGD_T, DETECTOR, SQUARE = "cr", "apgd-t", "square-detector", "square"
@@ -173,7 +173,7 @@ class Swift(Cascade):
             int(result.robust_after(result.stages[index]).sum()) for index in (first - 1, -2, -1)
         )
         seen = int((result.rounds >= result.stages[first].end).sum())
-        if max(int(suspects.sum()), before - after) <= SUSPICIOUS * seen:
+        if max(int(suspects.sum()), before - after) <= max(SUSPICIOUS * seen, FEW):
             return []
         text = (
             f"Square came much closer than the gradient attacks on {int(suspects.sum())} of {seen} images in "
