@@ -169,6 +169,7 @@ def hostile_copy(value):
 
 def test_no_text_of_an_evaluation_becomes_markup(tmp_path):
     data = {**hostile_copy(full_evaluation()), "epsilon": "0.2", "flags": {HOSTILE: "01"}}
+    data["threat_models"] = [{**one, "epsilon": "0.2"} for one in data["threat_models"]]
     data["eight_bit"]["flags"] = {HOSTILE: "01"}
     for check in data["checks"]:
         check["status"] = "passed"
