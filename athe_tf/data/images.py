@@ -172,6 +172,7 @@ class ImageSource:
 
         @without_autograph
         def wanted(key, step, batch):
+            assert mixing is not None
             rows = mixing.rows(step)
             return key, *(tf.gather(values, rows) for values in batch)
 

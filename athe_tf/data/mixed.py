@@ -154,10 +154,10 @@ class MixedSet(ImageSource):
         def join(step, batches):
             images, labels = zip(*(batches if len(kinds) == 2 else [batches]), strict=True)
             if self.smoothing:
-                labels = [
+                labels = tuple(
                     (1 - share) * tf.one_hot(y, self.num_classes) + share / self.num_classes
                     for y, share in zip(labels, (self.smoothing * kind for kind in kinds), strict=True)
-                ]
+                )
             joined = [tf.concat(values, axis=0) for values in (images, labels)]
             if order is not None:
                 joined = [tf.gather(values, order) for values in joined]

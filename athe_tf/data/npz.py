@@ -124,8 +124,10 @@ class Archive:
             # The header of a member is 30 bytes and two fields, whose lengths are the last of those bytes.
             file.seek(info.header_offset + 26)
             file.seek(int.from_bytes(file.read(2), "little") + int.from_bytes(file.read(2), "little"), 1)
-            order = "F" if _header(file)[2] else "C"
-            return np.memmap(self.path, dtype, "r", file.tell(), shape, order)
+            in_columns = _header(file)[2]
+            return np.memmap(
+                self.path, dtype, mode="r", offset=file.tell(), shape=shape, order="F" if in_columns else "C"
+            )
 
     def _unreadable(self, reason: str) -> InputError:
         return InputError(

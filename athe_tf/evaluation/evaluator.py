@@ -109,8 +109,7 @@ def evaluate(
         options = display.added_to(options)
     data = data if labels is None else (data, labels)
     chosen = _protocol(attacks, protocol)
-    others = parse_threat_models(options.norms, norm, epsilon)
-    epsilon, norm = others.pop(0)[::-1] if others else _threat_model(chosen, epsilon, norm)
+    (norm, epsilon), *others = threat_models(chosen, epsilon, norm, options)
     for radius in (epsilon, *options.epsilons):
         threat_model(norm, radius)  # raises for an invalid norm or radius
     victim = straight_through(open_model(model).victim, options.straight_through)
@@ -204,9 +203,11 @@ def _protocol(attacks, protocol: str | None) -> Protocol:
     return Protocol("attacks", "")
 
 
-def _threat_model(protocol: Protocol, epsilon, norm) -> tuple[float, str]:
-    epsilon = (protocol.epsilon or DEFAULT_EPSILON) if epsilon is None else float(epsilon)
-    return epsilon, norm or protocol.norm or "linf"
+def threat_models(protocol: Protocol, epsilon, norm, options: EvaluationOptions) -> list[tuple[str, float]]:
+    """The norms of an evaluation with their radii; the first is that of its headline."""
+    several = parse_threat_models(options.norms, norm, epsilon)
+    radius = (protocol.epsilon or DEFAULT_EPSILON) if epsilon is None else float(epsilon)
+    return several or [(norm or protocol.norm or "linf", radius)]
 
 
 def _margin_of(victim: Victim, options: EvaluationOptions) -> float:

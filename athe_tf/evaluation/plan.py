@@ -13,7 +13,6 @@ from athe_tf.evaluation.inputs import EvaluationInputs, read_images
 from athe_tf.evaluation.model_diagnosis import logarithms
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.models.victim import Victim
-from athe_tf.utils.choices import parse_threat_models
 
 # Images and steps of the trial attack that tells how many images will stay; forward passes that are timed.
 TRIAL, STEPS, QUERIES = 256, 10, 20
@@ -31,12 +30,10 @@ def plan_evaluation(victim: Victim, data, options: EvaluationOptions, **given) -
     """
     common = CommonOptions(**given)
     chosen = evaluator._protocol(common.attacks or None, common.protocol)
-    others = parse_threat_models(options.norms, common.norm, common.epsilon)
-    given_here = others.pop(0)[::-1] if others else (common.epsilon, common.norm)
-    epsilon, norm = evaluator._threat_model(chosen, *given_here)
+    (norm, epsilon), *others = evaluator.threat_models(chosen, common.epsilon, common.norm, options)
     plan = make_plan(
         common.attacks or chosen.attacks, epsilon, norm, published=chosen.epsilon, epsilons=options.epsilons,
-        logit_scale=options.logit_scale, margin=evaluator._margin_of(victim, options), others=others,
+        logit_scale=options.logit_scale, others=others, margin=evaluator._margin_of(victim, options),
     )  # fmt: skip
     images, labels = read_images(data, common.max_examples, victim.num_classes)
     victim = logarithms(victim) if options.probabilities else victim

@@ -243,7 +243,7 @@ class Program:
         given = {flag.name: values[flag.name].value for flag in own}
         given = {name: value for name, value in given.items() if value is not None}
         given |= {
-            flag.name: tuple(itertools.chain(*given[flag.name]))
+            flag.name: tuple(itertools.chain.from_iterable(given[flag.name] or ()))
             for flag in own
             if flag.repeated and flag.name in given
         }

@@ -12,7 +12,7 @@ from athe_tf.data.sources import source_fingerprint
 from athe_tf.data.splits import Splits
 from athe_tf.distribution.strategy import Distribution
 from athe_tf.programs import callbacks
-from athe_tf.programs.build import epoch_batches, make_trainer, start_from
+from athe_tf.programs.build import epoch_batches, make_trainer, make_validation_attack, start_from
 from athe_tf.programs.conditions import changed_conditions, check_workers, conditions
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.heartbeat import Heartbeat
@@ -27,6 +27,7 @@ from athe_tf.training.pgd_at import Standard
 from athe_tf.training.tensorboard_log import TensorBoardLog
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing
+from athe_tf.utils.label_checks import most_probable
 from athe_tf.utils.number_format import format_number
 
 # Images in the log for TensorBoard.
@@ -212,7 +213,9 @@ class Run:
         if config.guarded_drop:
             # It always probes the first training batch, of images that are not mixed.
             plain = dataclasses.replace(config, mixup=0.0, cutmix=0.0)
-            batch = [values.numpy() for values in next(iter(epoch_batches(plain, self.splits, 0)))]
+            x, y = next(iter(epoch_batches(plain, self.splits, 0)))
+            # Labels of extra images may be smoothed, and the attack takes classes.
+            batch = [x.numpy(), np.asarray(most_probable(y))]
             attack = PGD(config.epsilon, config.norm, steps=5, step_size=config.epsilon / 4)
             guarded = config.guarded_drop, self.workdir.previous_epoch, progress, self.distribution
             found.append(callbacks.OverfittingGuard(batch, attack, *guarded))
@@ -224,10 +227,10 @@ class Run:
         if config.early_stopping is not None:
             found.append(callbacks.EarlyStopping(config.early_stopping, progress, chosen_by))
         if config.tensorboard and writes:
-            images = self.splits.validation or self.splits.train
-            batch = [values.numpy() for values in next(iter(images.batches(LOGGED)))]
+            source = self.splits.validation or self.splits.train
+            x, y = (values.numpy() for values in next(iter(source.batches(LOGGED))))
             log = self.workdir.folder / "tensorboard"
-            found.append(TensorBoardLog(log, *batch, self.trainer.validation_attack))
+            found.append(TensorBoardLog(log, x, y, make_validation_attack(self.config)))
         return [*found, backup]
 
     def finish(self) -> None:

@@ -195,9 +195,9 @@ class AdversarialModel(ModelWithStepLogs):
         name_of_head = "unknown" if self.head is None else type(self.head).__name__
         check_margin(margin, name_of_head, isinstance(self.head, CosineDense))
         self.margin = margin
-        settings = {"form": margin_form, "label_smoothing": label_smoothing, "reduction": "none"}
+        of_loss: dict = {"form": margin_form, "label_smoothing": label_smoothing, "reduction": "none"}
         for_head = MarginCrossentropy.for_head
-        self._margin_loss = None if margin_form is None else for_head(self.head, margin, **settings)
+        self._margin_loss = None if margin_form is None else for_head(self.head, margin, **of_loss)
         self.scale = self.head.scale if isinstance(self.head, CosineDense) else 1.0
         #: Images are crafted and losses computed in float32, or in float64 if the net takes float64 images.
         dtypes = [tf.as_dtype(each.dtype) for each in getattr(net, "inputs", None) or ()]

@@ -1,5 +1,7 @@
 """Checks of labels, whose values may be known only when a compiled function runs; for any Keras backend."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -27,7 +29,7 @@ def checked_labels(labels, classes: int):
 
 def is_soft(labels) -> bool:
     """Whether labels are probabilities `[N, L]`, one-hot or soft, and not the numbers of classes."""
-    shape = getattr(labels, "shape", ())
+    shape: Any = getattr(labels, "shape", ())
     return len(shape if getattr(shape, "rank", 0) is not None else ()) == 2 and shape[-1] != 1
 
 
