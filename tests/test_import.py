@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -28,6 +29,20 @@ def test_importing_is_instant():
     ours = [line for line in lines if line.rpartition("|")[2].strip() == "athe_tf"]
     print(f"import athe_tf: {int(ours[0].split('|')[1]) / 1e6:.3f} s")
     assert len(lines) < 300
+
+
+def test_no_module_computes_with_tensorflow_when_it_is_imported():
+    """Devices are chosen before the first computation; a process that is forked after it would hang."""
+    code = (
+        "import importlib, pathlib, tensorflow as tf\n"
+        "for path in sorted(pathlib.Path('athe_tf').rglob('*.py')):\n"
+        "    importlib.import_module('.'.join(path.with_suffix('').parts).removesuffix('.__init__'))\n"
+        "cpu, = tf.config.list_physical_devices('CPU')\n"
+        "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)\n"
+    )
+    root = pathlib.Path(athe_tf.__file__).parents[1]
+    ended = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-500:]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ _OPERATIONS, _ERASING, _PIXELS, _CUTOUT = 16, 17, 18, 19
 LAYERS, PROBABILITY = 2, 0.5
 # Random erasing (Zhong et al., 2020): areas and ratios of height to width of what is erased.
 AREAS, RATIOS = (0.02, 1 / 3), (0.3, 1 / 0.3)
-_GRAY = tf.constant([0.299, 0.587, 0.114])
+_GRAY = (0.299, 0.587, 0.114)
 
 
 def extended(augment: Callable, options: AugmentationOptions) -> Callable:
