@@ -75,19 +75,19 @@ def fill(plan: TablePlan) -> int:
     for run in plan.runs:
         workdir = Workdir(run.folder)
         workdir.check_free(run.config)
-        if not workdir.finished and (code := _alone(run.command, train.action, run.config, {"plan": False})):
+        if not workdir.finished and (code := _alone(run.command, train.action, run.config)):
             return code
     for one in plan.evaluations:
-        if not is_done(one) and (code := _alone(repeat_command(one), evaluate.action, one, {})):
+        if not is_done(one) and (code := _alone(repeat_command(one), evaluate.action, one)):
             return code
     print_line(show_table(plan))
     return 0
 
 
-def _alone(command: str, step, config, extra: dict) -> int:
+def _alone(command: str, step, config) -> int:
     """One step; its networks do not stay in memory for the next."""
     print_line(command)
-    code = step(config, extra)
+    code = step(config, {"plan": False})
     import keras
 
     keras.utils.clear_session()
