@@ -65,7 +65,7 @@ DEFINED_ONCE = {
     r"athe_tf\.json": "models/card.py",
     r"keras\.models\.load_model\(": "saving/keras_file.py",
     r"tf\.saved_model\.load\(": "saving/saved_model.py",
-    r"InferenceSession\(": "conversion/runtime_model.py",
+    r"InferenceSession\(": "conversion/onnx_import.py",
     r"\bInterpreter\(": "conversion/runtime_model.py",
     r"def keras_digest\(": "models/digest.py",
     r"def fill_from_run\(": "programs/workdir.py",

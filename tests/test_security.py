@@ -58,6 +58,14 @@ CLAIMS = {
         f"{WORKDIR}::test_a_folder_of_prepared_data_is_followed_only_to_the_data_of_the_run",
         f"{HERE}::test_the_run_of_a_stranger_cannot_choose_private_images",
     ],
+    "`--torch_module=module:build`, `--arch=module:build`": [
+        "tests/conversion/test_torch_twin.py::test_a_twin_has_the_logits_of_pytorch"
+    ],
+    "an `.onnx` file, read for its Keras twin": [
+        "tests/conversion/test_onnx.py::test_an_unknown_operation_is_named_with_its_node_and_the_file_has_no_gradients",
+        "tests/conversion/test_onnx.py::test_weights_beside_the_file_are_read_and_outside_of_its_folder_refused",
+        "tests/conversion/test_onnx.py::test_external_weights_that_do_not_fit_are_refused",
+    ],
     "which nobody can write who has not seen them": [
         "tests/data/test_sources.py::test_a_fingerprint_is_of_the_content_and_not_of_the_place"
     ],

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.conversion.onnx_operators import Node
-from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.errors import InputError, cause, check, check_model_file
 from athe_tf.utils.registry import import_optional
 
 # Protocol buffers, and so ONNX files, end here; larger models keep their weights beside the file.
@@ -90,7 +90,7 @@ def read_onnx(path: str | os.PathLike) -> OnnxGraph:
     onnx = import_optional(
         "onnx", f"onnx is needed to read '{path}'. Install it with: pip install 'athe_tf[onnx]'."
     )
-    check(path.is_file(), f"There is no model file '{path}'.")
+    check_model_file(path)
     size = path.stat().st_size
     check(
         size <= _LARGEST_FILE,

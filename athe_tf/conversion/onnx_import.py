@@ -11,7 +11,7 @@ import numpy as np
 from athe_tf.conversion.onnx_file import OnnxGraph, read_onnx
 from athe_tf.conversion.onnx_layer import layer_of
 from athe_tf.conversion.onnx_lowering import LoweredGraph, lower
-from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.errors import check, unreadable_model
 from athe_tf.utils.registry import import_optional
 
 # The largest difference of logits between onnxruntime and Keras, relative to their spread: rounding is below.
@@ -41,8 +41,8 @@ def from_onnx(path: str | os.PathLike) -> keras.Model:
     Example:
 
     >>> card = athe_tf.saving.convert(net, "net.onnx", "onnx")
-    >>> athe_tf.conversion.from_onnx("net.onnx").output_shape
-    (None, 10)
+    >>> athe_tf.conversion.from_onnx("net.onnx").output_shape == net.output_shape
+    True
 
     Args:
         path: The file. Its weights may be in other files of the same folder.
@@ -94,9 +94,7 @@ def onnx_logits(
     try:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise InputError(
-            f"The model file '{path}' cannot be read: {cause(error)}. Export or copy it again."
-        ) from error
+        raise unreadable_model(path, error) from error
 
     def logits(images: np.ndarray) -> np.ndarray:
         images = np.ascontiguousarray(

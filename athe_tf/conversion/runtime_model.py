@@ -17,7 +17,7 @@ from athe_tf.conversion.onnx_import import ImportedOnnx, import_onnx, onnx_logit
 from athe_tf.models.card import read_card
 from athe_tf.models.victim import Victim, victim_of
 from athe_tf.utils.digests import file_digest
-from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.errors import InputError, cause, check, unreadable_model
 from athe_tf.utils.registry import import_optional
 
 #: In the card of a victim: how far its gradient source is from the file, or why it has none.
@@ -89,7 +89,7 @@ def _classes_of(path: pathlib.Path, run: Callable, shape: tuple[int, int, int]) 
     try:
         found = run(np.zeros([1, *shape], "float32"))
     except Exception as error:
-        raise _unreadable(path, error) from error
+        raise unreadable_model(path, error) from error
     return _classes(path, list(found.shape))
 
 
@@ -103,7 +103,7 @@ def _litert(path: pathlib.Path) -> tuple[Callable, int]:
             warnings.simplefilter("ignore")
             interpreter = Interpreter(str(path))
     except (ValueError, RuntimeError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable_model(path, error) from error
     images, logits = interpreter.get_input_details(), interpreter.get_output_details()
     check_ends(path, images, logits)
     size, kind = images[0]["shape_signature"].tolist(), np.dtype(images[0]["dtype"]).name
@@ -132,10 +132,6 @@ def _litert(path: pathlib.Path) -> tuple[Callable, int]:
             return interpreter.get_tensor(logits[0]["index"])
 
     return run, classes
-
-
-def _unreadable(path: pathlib.Path, error: Exception) -> InputError:
-    return InputError(f"The model file '{path}' cannot be read: {cause(error)}. Export or copy it again.")
 
 
 def _classes(path: pathlib.Path, shape: list) -> int:

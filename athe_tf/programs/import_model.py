@@ -55,7 +55,7 @@ class ImportConfig:
         "Mean of the pixels, per channel, if the model expects normalized images and does not do it itself.",
     )
     std: tuple[float, ...] = option((), "Standard deviation of the pixels; goes with --mean.")
-    input_range: tuple[float, ...] = option((), "Pixel values that the model expects, such as 0,255. [0,1]")
+    input_range: tuple[float, ...] = option((), "Pixel values that the network expects, such as 0,255. [0,1]")
     activation: str | None = option(None, "The activation. [silu for dm_wrn, else relu]", choices=ACTIVATIONS)
     image_size: int | None = option(
         None, "Height and width of the images. [224 for ImageNet ResNets, 28 for lenet, else 32]", gt=0

@@ -6,7 +6,7 @@ import zlib
 
 import keras
 
-from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.errors import check, check_model_file, unreadable_model
 from athe_tf.utils.keras_compat import safe_mode
 
 
@@ -34,15 +34,14 @@ def load_model(path: str | pathlib.Path, compile: bool = False) -> keras.Model:
         f"'{path}'. If you trust the file, load it with Keras, and save it as a .keras file.",
     )
     check(pathlib.Path(path).suffix == ".keras", f"Expected a .keras file. Received: '{path}'.")
-    check(pathlib.Path(path).is_file(), f"There is no model file '{path}'.")
+    check_model_file(path)
     try:
         open(path, "rb").close()  # a file without permission is no zip archive either
         check(zipfile.is_zipfile(path), "it is not a zip archive, as a .keras file is")
         with safe_mode():
             return keras.models.load_model(path, compile=compile, safe_mode=True)
     except Exception as error:
-        message = f"The model file '{path}' cannot be read: {cause(error)}. {_remedy(path)}"
-        raise InputError(message) from error
+        raise unreadable_model(path, error, _remedy(path)) from error
 
 
 def _remedy(path: str | pathlib.Path) -> str:

@@ -1,6 +1,7 @@
 """Errors for invalid input, and checks that raise them."""
 
 import numbers
+import os
 import re
 from typing import Any
 
@@ -63,6 +64,16 @@ _COLORS = re.compile(r"\x1b\[[\d;]*m")
 def unreadable(path, error: BaseException) -> InputError:
     """The error for a file that the system does not let us read, to be raised `from error`."""
     return InputError(f"Cannot read '{path}': {first_line(error)}.")
+
+
+def check_model_file(path) -> None:
+    """Raises `InputError` unless there is a file."""
+    check(os.path.isfile(path), f"There is no model file '{path}'.")
+
+
+def unreadable_model(path, error: BaseException, remedy: str = "Export or copy it again.") -> InputError:
+    """What to raise for a model file that another library cannot read."""
+    return InputError(f"The model file '{path}' cannot be read: {cause(error)}. {remedy}")
 
 
 def cause(error: BaseException) -> str:

@@ -200,14 +200,14 @@ def test_a_finished_result_that_does_not_fit_is_refused(name, value, message, tm
         athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **settings)
 
 
-def test_the_weights_are_hashed_once(tmp_path, monkeypatch):
+def test_an_evaluation_hashes_the_weights_once(tmp_path, monkeypatch):
     calls = []
     original = athe_tf.victim(LINEAR)._digest
     monkeypatch.setattr(athe_tf.victim(LINEAR), "_digest", lambda: calls.append(1) or original())
     athe_tf.evaluate(LINEAR, (IMAGES, LABELS), options=EvaluationOptions(state=tmp_path / "s"), **SETTINGS)
     assert len(calls) == 1
-    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **SETTINGS)  # without a state, nothing has to be identified
-    assert len(calls) == 1
+    athe_tf.evaluate(LINEAR, (IMAGES, LABELS), **SETTINGS)  # the result names the model
+    assert len(calls) == 2
 
 
 def test_a_function_is_evaluated_without_a_state_and_the_user_is_told(tmp_path):

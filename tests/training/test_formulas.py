@@ -197,12 +197,19 @@ DEFAULTS = {
         {"pairing": 0.5, "pairing_form": "mse", "clean_weight": 0.5},
         *(0.2, 10, "uniform", "eval", 0.0, "robust"),
     ),
-    "trades": ({"beta": 6.0, "divergence": "kl"}, 0.2, 10, "gaussian", "eval", 0.0, "robust"),
+    "trades": (
+        {"beta": 6.0, "divergence": "kl", "attack_from": "prediction"},
+        *(0.2, 10, "gaussian", "eval", 0.0, "robust"),
+    ),
     "mart": ({"beta": 6.0}, 0.2, 10, "gaussian", "eval", 0.0, "robust"),
     "free_at": ({"replays": 8, "noise_in_box": False}, 0.8, 1, "uniform", "train", 0.0, "robust"),
     "fast_at": ({}, 1.0, 1, "uniform", "train", 0.2, "robust"),
     "n_fgsm": ({"noise": 2.0}, 0.8, 1, "uniform", "train", 0.2, "robust"),
     "gradalign": ({"alignment": 0.2}, 1.0, 1, "uniform", "train", 0.2, "robust"),
+    "liet": (
+        {"consistency": 100.0, "relaxation": 0.6, "refresh": 20},
+        *(0.8, 1, "uniform", "train", 0.2, "robust"),
+    ),
     "llr": (LLR, 0.2, 10, "uniform", "frozen_clean", 0.0, "robust"),
     "cure": (
         {"curvature_weight": 4.0, "curvature_step": 1.5},

@@ -233,8 +233,8 @@ class CountingBatchNorm(athe_tf.BatchNorm):
         super().build(input_shape)
         self.updates = self.add_weight(name="updates", shape=(), initializer="zeros", trainable=False)
 
-    def _update(self, variable, value):
-        super()._update(variable, value)
+    def _update(self, variable, value, kept):
+        super()._update(variable, value, kept)
         if variable is self.moving_mean:
             self.updates.assign_add(1.0)
 
