@@ -67,7 +67,7 @@ class LLR(AdversarialModel):
     def training_loss(self, x, x_adv, y) -> Terms:
         here = clean_pass(self.rest, x, y)
         there, moved_logits = frozen_losses(self.rest, here.statistics, x_adv, y)
-        slope = inner_product(tf.stop_gradient(x_adv - x), here.gradient)
+        slope = inner_product(tf.stop_gradient(tf.cast(x_adv, x.dtype) - x), here.gradient)
         weight = self.options.resolved
         losses = weight("nominal_weight") * self.crossentropy(y, here.logits)
         losses += weight("gamma_weight") * linear_gap(there, here.losses, slope)

@@ -116,7 +116,7 @@ SLIPS = (
         "np.linalg.norm(logits)",
         ("tests/models/test_scale.py::test_the_scale_is_the_mean_norm_of_the_logits",),
     ),
-    Slip("M21", HERE + "victim.py", "function(low + (high - low) * x)", "function(low + high * x)", FORMULAS),
+    Slip("M21", HERE + "victim.py", "(low + (high - low) * x - shift)", "(low + high * x - shift)", FORMULAS),
     Slip(
         "M22",
         HERE + "victim.py",
