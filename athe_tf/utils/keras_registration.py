@@ -21,6 +21,9 @@ MODULES = {
     "MomentumSGD": "athe_tf.training.optimizers",
     "Cosine": "athe_tf.training.schedules",
     "Cyclic": "athe_tf.training.schedules",
+    "Linear": "athe_tf.training.schedules",
+    "OneCycle": "athe_tf.training.schedules",
+    "PerEpoch": "athe_tf.training.schedules",
     "Periodic": "athe_tf.training.schedules",
     "Piecewise": "athe_tf.training.schedules",
 }

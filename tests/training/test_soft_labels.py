@@ -71,10 +71,10 @@ def test_an_attack_climbs_the_crossentropy_to_the_label(name, labels, share):
 
 
 def starting_point(trainer, name):
-    """Where the attack starts: what it returns if its step has no length."""
+    """Where the attack starts: what it returns if its step has nearly no length."""
     if name == "gradalign":
         return X
-    attack = trainer.attack.replace(step_size=0.0)
+    attack = trainer.attack.replace(step_size=1e-9)
     if name == "n_fgsm":
         noise = attack.threat.uniform_start(tf.constant(X), tf.range(len(X)), trainer.step_seed())
         return tf.clip_by_value(X + 2 * noise, 0, 1)
