@@ -53,6 +53,7 @@ def test_the_defaults_of_build_are_those_of_the_paper():
         "std": None,
         "activation": "relu",
         "dropout": 0.0,
+        "bn_momentum": 0.9,
         "seed": 0,
     }
     assert HEAD_MARGINS == {"he": 0.2, "mhe": 0.1}
