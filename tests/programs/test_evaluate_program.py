@@ -108,7 +108,7 @@ def test_everything_is_written_and_the_state_is_gone(folder, tmp_path, monkeypat
         (["--model={f}/net.keras", "--dataset=digits", "--input_range=255"], "--input_range must be two"),
         (["--model={f}/net.keras", "--parent={f}/net.keras"], "--parent belongs to a model file that ends"),
         (["--model=net.onnx", "--parent=other.tflite"], "--parent must have gradients"),
-        (["--model=net.tflite", "--protocol=quick"], "no gradients.*--parent"),
+        (["--model=net.tflite", "--protocol=quick"], "has no gradients, which protocols need.*Give --parent"),
         (["--model=:f", "--dataset=digits"], "There is no model at ':f'.*or module:function"),
         (["--model=./nothere:x.keras", "--dataset=digits"], "There is no model at 'nothere:x.keras'"),
         (["--model={f}/net.keras", "--dataset=npz:{f}/data.npz", "--image_size=9"], "cannot be called with"),

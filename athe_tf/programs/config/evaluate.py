@@ -147,6 +147,12 @@ class EvaluateConfig(
             f"'{self.model}' was made of.",
         )
         check(
+            self.protocol is None or self.parent is not None or not str(self.model).endswith(".tflite"),
+            "A LiteRT file has no gradients, which protocols need. Received: "
+            f"--protocol={self.protocol}. Give --parent, or name attacks that need outputs only, such as "
+            "--attacks=square,rays.",
+        )
+        check(
             self.protocol is None or self.parent is None,
             f"With --parent, attacks follow the parent's gradients by a list of their own. Received: "
             f"--protocol={self.protocol}. Leave --parent out, or name --attacks.",
