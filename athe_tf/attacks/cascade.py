@@ -49,8 +49,8 @@ class CascadeSchedule(Schedule):
             notes = []  # they are about the scale of the logits
         if not deterministic and not self.attack.averages:
             notes.append(
-                "The logits of the model change from pass to pass. Use 'autoattack-rand', which averages "
-                f"{EOT_SAMPLES} passes; {self.attack.title} over-estimates its robustness."
+                "The logits of the model change from pass to pass, and one pass is a matter of chance. Use "
+                f"'autoattack-rand', which averages {EOT_SAMPLES} passes, instead of '{self.attack.name}'."
             )
         if flat > 0:
             notes.append(

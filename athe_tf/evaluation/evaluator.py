@@ -142,8 +142,6 @@ def evaluate(
             {"norm": one, "epsilon": format_number(radius)} for one, radius in [(norm, epsilon), *others]
         ],
         protocol=chosen.name if attacks is None else None,
-        judge=None if victim.source is victim else {"name": victim.name},
-        gradient_source=None if victim.source is victim else {"name": victim.source.name},
         settings={"batch_size": batch_size, "max_examples": max_examples, **options.chosen()},
     )
     shard = _shard(options, inputs)

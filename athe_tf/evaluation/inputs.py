@@ -216,4 +216,6 @@ class EvaluationInputs:
         """What a state on disk belongs to."""
         about = {"model": self.model_digest, "images and labels": self.images_digest}
         threat = {"norm": self.norm, "epsilon": self.epsilon, "seed": self.seed}
+        if self.single is not None:
+            threat |= {"passes": f"{self.victim.passes}, {self.victim.source.passes} for gradients"}
         return {**about, "examples": len(self.images), **threat}

@@ -6,7 +6,7 @@ Messages call a value by its `display_name`: the flag, or the argument.
 import math
 from collections.abc import Sequence
 
-from athe_tf.utils.errors import check, check_choice
+from athe_tf.utils.errors import InputError, check, check_choice
 from athe_tf.utils.number_format import parse_number
 
 NORMS = ("linf", "l2", "l1")
@@ -61,8 +61,11 @@ def parse_threat_models(
             f"{display_name} must have every norm once, with its radius, such as linf:8/255,l2:0.5,l1:12. "
             f"{received}.",
         )
-        found.append((name, parse_number(number)))
-        check_epsilon(*found[-1], f"the radius of {name} in {display_name}")
+        try:
+            found.append((name, parse_number(number)))
+            check_epsilon(*found[-1])
+        except InputError as error:
+            raise InputError(f"{display_name}, '{text}': {error}") from None
     if found:
         check(
             norm in (None, found[0][0]) and epsilon in (None, found[0][1]),

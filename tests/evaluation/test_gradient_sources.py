@@ -126,6 +126,29 @@ def test_the_majority_of_fresh_passes_decides_about_a_coin():
     assert found["pgd-20"].gradients <= 3 * 20 * 3 and found["pgd-20"].gradients % 3 == 0
 
 
+def dropping_model():
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input(SHAPE)
+    return keras.Model(inputs, LINEAR(keras.layers.Dropout(0.1)(inputs, training=True)))
+
+
+def test_shards_of_a_randomized_model_are_merged_and_their_passes_belong_to_their_state(tmp_path):
+    model, settings = dropping_model(), {"attacks": ["fgsm"], "epsilon": 0.02, "checks": False}
+    labels = predictions(LINEAR, IMAGES)
+    states = [tmp_path / name for name in "ab"]
+    for number, state in enumerate(states, start=1):
+        options = EvaluationOptions(state=state, shard=f"{number}/2", random_passes=5, gradient_passes=2)
+        athe_tf.evaluate(model, (IMAGES, labels), options=options, **settings)
+    merged = EvaluationOptions(shards=states, random_passes=5, gradient_passes=2)
+    found = athe_tf.evaluate(model, (IMAGES, labels), options=merged, **settings)
+    assert found["fgsm"].broken_passes.max() <= 5 and found.randomized["needed"] == 3
+    assert found.randomized["majority_accuracy"] == found.worst_case_accuracy
+    for other in ({"random_passes": 7}, {"random_passes": 5, "gradient_passes": 3}):
+        with pytest.raises(InputError, match="passes=.*in the file: .*5, 2 for gradients"):
+            options = EvaluationOptions(shards=states, **other)
+            athe_tf.evaluate(model, (IMAGES, labels), options=options, **settings)
+
+
 def test_mean_majority_and_bound_are_those_of_the_binomial_distribution():
     outcome = athe_tf.evaluation.AttackOutcome(
         "pgd", np.ones(17, bool), broken_passes=np.arange(17), norm="linf", epsilon=0.1
