@@ -1,6 +1,7 @@
 """Recipes beside the code that their authors published, step by step, where that code is at hand.
 
     python -m benchmarks.recipe_parity DM-Improves-AT SCORE FastAT_Benchmark
+    python -m benchmarks.recipe_parity DM-Improves-AT SCORE FastAT_Benchmark --float32
 
 Three checkouts: wzekai99/DM-Improves-AT, P2333/SCORE and fzjcdt/FastAT_Benchmark. Needs PyTorch and pandas
 beside TensorFlow. Both sides compute in float64, from the same weights, batches and random numbers; what
@@ -9,6 +10,8 @@ their code imports and does not need here is replaced by empty modules. Prints t
 - rates and momenta of `OneCycle` and of PyTorch's `OneCycleLR`, at every update of the published settings;
 - weights after 30 updates of a WRN-10-1, by TRADES and by the trainer of Wang et al. (2023), and averages;
 - the losses and weight gradients of SCORE and of LIET on one batch.
+
+With `--float32`, both sides compute in float32, and the weights are compared after the first update alone.
 """
 
 import argparse
@@ -83,13 +86,17 @@ def twin(theirs) -> keras.Model:
 
 
 def state_of(theirs) -> dict[str, np.ndarray]:
-    return {k.removeprefix("module.0."): v.detach().numpy().copy() for k, v in theirs.state_dict().items()}
+    """Weights and moving statistics, without the counts of passes that PyTorch keeps beside them."""
+    named = {k.removeprefix("module.0."): v for k, v in theirs.state_dict().items() if v.is_floating_point()}
+    return {name: value.detach().numpy().copy() for name, value in named.items()}
 
 
 def difference(net: keras.Model, state: dict[str, np.ndarray]) -> float:
     """The largest difference of a weight or a moving statistic."""
     ours = athe_tf.models.to_torch(net)
-    return float(max(np.abs(ours[name] - value).max() for name, value in state.items() if name in ours))
+    # `to_torch` rounds the constants of the normalization to float32.
+    names = state.keys() - {"mean", "std"}
+    return float(max(np.abs(ours[name] - state[name]).max() for name in names))
 
 
 def channels_first(images):
@@ -114,7 +121,7 @@ def give_start(trainer, x) -> None:
     GivenStart.offset = trainer.attack.initial_point(tf.constant(x), tf.range(len(x)), seed).numpy() - x
 
 
-def wang(folder):
+def wang(folder, updates: int = UPDATES):
     """Yields the update, and the differences of weights and averages."""
     import pandas
 
@@ -151,12 +158,13 @@ def wang(folder):
             yield channels_first(x), torch.tensor(y)
             ours.train_on_batch(x, y.astype("int32"))
 
-    for epoch in range(1, UPDATES // PER_EPOCH + 1):
-        images = generator.uniform(size=(PER_EPOCH, BATCH, 32, 32, 3))
-        batches = zip(images, generator.integers(0, 10, (PER_EPOCH, BATCH)), strict=True)
-        theirs.train(loader(), epoch=epoch, adversarial=True)
+    for done in range(0, updates, PER_EPOCH):
+        count = min(PER_EPOCH, updates - done)
+        images = generator.uniform(size=(count, BATCH, 32, 32, 3)).astype(keras.config.floatx())
+        batches = zip(images, generator.integers(0, 10, (count, BATCH)), strict=True)
+        theirs.train(loader(), epoch=1 + done // PER_EPOCH, adversarial=True)
         states = state_of(theirs.model), state_of(theirs.wa_model)
-        yield epoch * PER_EPOCH, difference(ours.net, states[0]), difference(ours.averaged, states[1])
+        yield done + count, difference(ours.net, states[0]), difference(ours.averaged, states[1])
 
 
 def of_one_batch(trainer, x_adv, x, y, theirs) -> tuple[float, float]:
@@ -273,11 +281,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("wang", "score", "fastat"):
         parser.add_argument(name)
+    parser.add_argument("--float32", action="store_true")
     folders = parser.parse_args()
-    torch.set_default_dtype(torch.float64)
+    precision = "float32" if folders.float32 else "float64"
+    torch.set_default_dtype(getattr(torch, precision))
     torch.Tensor.cuda = lambda self, *_, **__: self
-    keras.config.set_dtype_policy("float64")
-    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy(precision)
+    keras.config.set_floatx(precision)
+    if folders.float32:
+        with mock.patch.object(torch, "FloatTensor", GivenStart):
+            ((_, weights, averages),) = wang(folders.wang, updates=1)
+        print(f"Wang et al., float32, update 1: weights {weights:.1e}, averages {averages:.1e}")
+        return
     for rate, steps, rise in CYCLES:
         print(f"one cycle, {steps} updates to {rate}: {one_cycle(rate, steps, rise):.1e}", flush=True)
     with mock.patch.object(torch, "FloatTensor", GivenStart):

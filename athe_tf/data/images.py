@@ -152,6 +152,7 @@ class ImageSource:
         """
         steps = self.steps_per_epoch(batch_size)
         chosen = make_options(AugmentationOptions, options, "`stream`")
+        chosen.check_size(self.image_shape)
         augment = extended(AUGMENTATIONS.get(augmentation), chosen)
         check_integer("start_step", start_step, 0)
         if epochs is not None:

@@ -53,7 +53,7 @@ class MappedSet(ImageSource):
             check(
                 (x.shape[1:], x.dtype) == (images[0].shape[1:], images[0].dtype),
                 "Extra images of several files must have one shape and type. Expected "
-                f"{images[0].shape[1:]}, {images[0].dtype}. Received: {x.shape[1:]}, {x.dtype}.",
+                f"{images[0].shape[1:]}, {images[0].dtype}. Received: {x.shape[1:]}, {x.dtype}. Convert it.",
             )
             for start in range(0, len(y), CHUNK):  # a whole map would be in memory
                 check_labels(y[start : start + CHUNK], len(y[start : start + CHUNK]))

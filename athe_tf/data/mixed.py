@@ -95,12 +95,12 @@ class MixedSet(ImageSource):
 
     def _phases(self, batch_size: int, total: int | None) -> list[tuple]:
         """`(first step, step after the last, extra images per batch)` of each fraction."""
-        few = round(self.fraction * batch_size)
+        counts = [self._extra(share, batch_size) for share in (self.fraction, *self.later[1:])]
         if not self.later:
-            return [(0, total, few)]
+            return [(0, total, *counts)]
         change = int(self.later[0] * self.steps_per_epoch(batch_size))
         change = change if total is None else min(change, total)
-        return [(0, change, few), (change, total, round(self.later[1] * batch_size))]
+        return [(0, change, counts[0]), (change, total, counts[1])]
 
     def stream(
         self, batch_size: int, *, seed, augmentation="none", start_step=0, epochs=None, part=(0, 1), **options
@@ -115,7 +115,6 @@ class MixedSet(ImageSource):
         dataset = None
         for first, end, few in self._phases(batch_size, total):
             counts, sources = (batch_size - few, few), (self.own, self.extra)
-            self._check_counts(batch_size, few)
             # Each set goes on where the phase before has ended.
             pairs = zip(before, counts, sources, strict=True)
             steps, before = [_steps(first, *each) for each in pairs], counts
@@ -135,16 +134,19 @@ class MixedSet(ImageSource):
             dataset = phase if dataset is None else dataset.concatenate(phase)
         return with_options(tf.data.Dataset.range(0) if dataset is None else dataset)
 
-    def _check_counts(self, batch_size: int, few: int) -> None:
+    def _extra(self, share: float, batch_size: int) -> int:
+        """The number of extra images in a batch."""
+        few = round(share * batch_size)
         check(
-            few > 0 and (few < batch_size or self.fraction == 1 or self.later[1:] == (1,)),
+            few > 0 and (few < batch_size or share == 1),
             f"A batch must contain images of both sets. Received: batch_size={batch_size}, "
-            f"fraction={self.fraction}. Use larger batches.",
+            f"fraction={share}. Use larger batches.",
         )
         check(
             few <= len(self.extra),
-            f"A batch needs {few} extra images, but there are {len(self.extra)}. Use a smaller `fraction`.",
+            f"A batch needs {few} extra images, but there are {len(self.extra)}. Use a smaller share.",
         )
+        return few
 
     def _join(self, counts, mixing: Mixing | None, part):
         """A function from a step and the batches of both sets, or of one, to part of the whole batch."""

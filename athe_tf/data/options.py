@@ -7,6 +7,7 @@ own, and not a word in a list.
 
 import dataclasses
 
+from athe_tf.utils.errors import check
 from athe_tf.utils.options import check_options, option
 
 
@@ -46,6 +47,15 @@ class AugmentationOptions:
 
     def __post_init__(self):
         check_options(self)
+
+    def check_size(self, image_shape) -> None:
+        """Raises `InputError` if a square of Cutout covers images of this shape."""
+        smallest = min(image_shape[:2])
+        check(
+            self.cutout < smallest,
+            f"Cutout leaves nothing of images whose shorter side is {smallest}. Received: "
+            f"cutout={self.cutout}. Use a smaller square.",
+        )
 
     @property
     def mixes(self) -> bool:

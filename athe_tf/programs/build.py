@@ -30,6 +30,7 @@ def make_splits(config: TrainConfig):
     resized = config.image_size is not None and not in_memory_only(config.dataset)
     streamed = True if resized and config.augmentation in CROPS_ORIGINALS else None
     splits = load_splits(config, validation_size=config.validation_size, streamed=streamed)
+    config.check_size(splits.image_shape)
     if config.max_train_examples is not None and splits.train is not None:
         count = min(config.max_train_examples, len(splits.train))
         splits = dataclasses.replace(splits, train=splits.train.part(count))

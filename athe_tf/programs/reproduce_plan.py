@@ -61,10 +61,12 @@ class Preset:
 
 
 def shortened(recipe: TrainConfig, epochs: int) -> dict:
-    """Settings that count epochs, in proportion to another number of epochs."""
+    """Settings that count epochs or updates, in proportion to another number of epochs."""
     ratio = epochs / recipe.epochs
     found: dict = {name: getattr(recipe, name) for name in _IN_EPOCHS if getattr(recipe, name)}
     found = {name: type(value)(max(1, round(value * ratio))) for name, value in found.items()}
+    if recipe.ema:  # it reaches back over the same share of the training
+        found["ema"] = round(max(0.5, 1 - (1 - recipe.ema) / ratio), 6)
     if recipe.lr_schedule == "piecewise":
         found["lr_drops"] = tuple(drop * ratio for drop in recipe.lr_drops)
     # Periods are whole epochs.

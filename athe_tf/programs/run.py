@@ -92,12 +92,12 @@ class Run:
 
     def train(self) -> AdversarialModel:
         """Executes the rest of the run."""
+        seen = self.splits.train.exposure(self.config.batch_size, self.config.epochs)
         if self.distribution.is_chief:
             self.workdir.check_free(self.config)
         self.resume()
         if self.distribution.is_chief:
             fingerprint = source_fingerprint(self.config.dataset, self.config.data_dir)
-            seen = self.splits.train.exposure(self.config.batch_size, self.config.epochs)
             records = {"data_fingerprint": fingerprint, "images": seen, "notes": self.progress.remarks}
             self.workdir.claim(self.config, **records)
         if self.progress.stopped is None:

@@ -79,6 +79,8 @@ def test_measuring_sees_the_own_images_alone(mixed):
         ),
         (lambda: MixedSet(labeled(9, 0), labeled(9, 0), 0.1).stream(4, seed=0), "images of both sets"),
         (lambda: MixedSet(labeled(9, 0), labeled(3, 0), 0.5).stream(8, seed=0), "needs 4 extra images"),
+        # A run asks this before it writes anything.
+        (lambda: MixedSet(labeled(9, 0), labeled(3, 0), 0.1, later=(1, 0.5)).exposure(8, 2), "needs 4 extra"),
     ],
 )
 def test_what_cannot_be_mixed_is_refused(make, message):
@@ -152,9 +154,9 @@ def test_settings_of_extra_images_without_any_are_refused(setting):
         TrainConfig(**setting)
 
 
-@pytest.mark.parametrize("later", [(3,), (3, 1.5), (-1, 0.5)])
+@pytest.mark.parametrize("later", [(3,), (3, 1.5), (-1, 0.5), (100, 0.5)])
 def test_a_change_of_the_share_has_an_epoch_and_a_share(later, extra_file):
-    with pytest.raises(InputError, match="--extra_later is an epoch and the share from then on"):
+    with pytest.raises(InputError, match="--extra_later is an epoch before the last, and the share"):
         TrainConfig(extra_data=str(extra_file), extra_later=later)
 
 

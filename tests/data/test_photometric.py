@@ -95,3 +95,8 @@ def test_they_follow_the_augmentation_in_a_stream():
 def test_bad_values_are_refused(options):
     with pytest.raises(InputError, match=f"{next(iter(options))} must"):
         AugmentationOptions(**options)
+
+
+def test_a_square_that_covers_images_is_refused():
+    with pytest.raises(InputError, match="whose shorter side is 10. Received: cutout=10. Use a smaller"):
+        ImageSet(IMAGES, np.zeros(6, int)).stream(6, seed=0, cutout=10)

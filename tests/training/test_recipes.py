@@ -193,9 +193,16 @@ def test_the_names_of_optimizers_are_those_of_keras():
             "every argument needs a name. Expected names and values, such as adamw",
         ),
         ({"optimizer": "adamw", "nesterov": True}, "--nesterov is an option of sgd"),
+        (
+            {"optimizer": "adamw(learning_rate=0.5)"},
+            "optimizer's learning_rate has a flag.*Use --learning_rate.$",
+        ),
+        ({"optimizer": "sgd(momentum=0.5)"}, "optimizer's momentum has a flag.*Use --momentum.$"),
+        ({"optimizer": "lion(gradient_accumulation_steps=4)"}, "has a flag of its own.*Use --accumulate.$"),
         ({"lr_rise": 0.1}, "--lr_rise is an option of --lr_schedule=one_cycle"),
         ({"lr_schedule": "cyclic", "lr_min": 0.1}, "--lr_min is an option of --lr_schedule=cosine and piece"),
         ({"lr_start_factor": 0.1}, "--lr_start_factor is an option of --lr_schedule=one_cycle"),
+        ({"lr_schedule": "one_cycle", "lr_start_factor": 2.0}, r"--lr_start_factor must lie in \[0, 1\]"),
         ({"lr_warmup": 100}, "The warm-up ends before the first period.*Received: --lr_warmup=100"),
         ({"lr_schedule": "one_cycle", "momentum_range": (0.9,)}, "two rising numbers.*--momentum_range=0.9"),
         (

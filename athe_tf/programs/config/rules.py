@@ -14,6 +14,10 @@ from athe_tf.utils.registry import is_import_path
 MARGIN_FORM_HEADS = {"cosine": ("he", "fn", "wn"), "angle": ("mhe",), "arc": ("he",)}
 # Settings that a constant epsilon does not use.
 SCHEDULE_OPTIONS = ("epsilon_min", "epsilon_max", "epsilon_warmup", "epsilon_delay")
+# Settings of PyTorch's SGD, and which argument of an optimizer is which flag.
+SGD_OPTIONS = ("momentum", "nesterov", "momentum_range")
+OPTIMIZER_FLAGS = {name: name for name in ("learning_rate", "weight_decay", "momentum", "nesterov")}
+OPTIMIZER_FLAGS |= {"gradient_accumulation_steps": "accumulate", "use_ema": "ema"}
 # Settings that a framework without an attack does not use.
 ATTACK_OPTIONS = ("attack", "steps", "step_size", "step_size_warmup", "start", "restarts", "logit_scale")
 
@@ -102,8 +106,14 @@ def check_framework(config) -> None:
 def check_optimizer(config) -> None:
     """Learning-rate drops are in order, and settings of other optimizers and schedules are left out."""
     training.check_rising(config.lr_drops, "--lr_drops", gt=0)
-    optimizer, _ = training.parse_optimizer(config.optimizer)
-    for name in ("momentum", "nesterov", "momentum_range"):
+    optimizer, arguments = training.parse_optimizer(config.optimizer)
+    for argument, name in OPTIMIZER_FLAGS.items():
+        check(
+            argument not in arguments or (name in SGD_OPTIONS and optimizer != "sgd"),
+            f"The optimizer's {argument} has a flag of its own. Received: "
+            f"--optimizer={config.optimizer}. Use --{name}.",
+        )
+    for name in SGD_OPTIONS:
         check(
             optimizer == "sgd" or not given(config, name),
             f"--{name} is an option of sgd. Received: --optimizer={config.optimizer} "
@@ -221,9 +231,9 @@ def check_images(config) -> None:
         for file in config.extra_data.split(","):
             check_extra_file(file, config.extra_labels_by is not None)
         check(
-            not later or (len(later) == 2 and later[0] >= 0 and 0 < later[1] <= 1),
-            "--extra_later is an epoch and the share from then on, such as 6000,0.875. Received: "
-            f"{','.join(f'{number:g}' for number in later)}.",
+            not later or (len(later) == 2 and 0 <= later[0] < config.epochs and 0 < later[1] <= 1),
+            "--extra_later is an epoch before the last, and the share from then on, such as 6000,0.875. "
+            f"Received: {','.join(f'{number:g}' for number in later)} of --epochs={config.epochs}.",
         )
     for name in ("extra_labels_by", "extra_fraction", "extra_later", "extra_smoothing"):
         check(

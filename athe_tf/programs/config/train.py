@@ -108,8 +108,11 @@ class OptimizerOptions:
         None,
         "First rate of one_cycle or --lr_warmup, in units of --learning_rate. [1/25; 0 of --lr_warmup]",
         ge=0,
+        le=1,
     )
-    lr_end_factor: float = option(1e-4 / 25, "Last rate of one_cycle, in units of --learning_rate.", ge=0)
+    lr_end_factor: float = option(
+        1e-4 / 25, "Last rate of one_cycle, in units of --learning_rate.", ge=0, le=1
+    )
     lr_rise: float = option(0.3, "Share of one_cycle before its peak.", gt=0, lt=1)
     lr_min: float = option(0.0, "Where cosine and piecewise rates end.", ge=0)
     lr_per_epoch: bool = option(False, "Change the rate once per epoch instead of once per update.")
