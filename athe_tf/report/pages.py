@@ -11,6 +11,7 @@ from athe_tf.report.comparison import Comparison, Row, settings_of, varying_sett
 from athe_tf.report.format import NOTHING, interval_text, plural, points, sentence, threat_line, value_text
 from athe_tf.report.reading import SavedEvaluation, as_saved
 from athe_tf.results import charts
+from athe_tf.results.notices import explained, warning_texts
 from athe_tf.results.result import Result
 from athe_tf.results.text_table import requirement_line, tally
 from athe_tf.utils.number_format import format_duration, percent
@@ -61,7 +62,7 @@ def opening(evaluation: SavedEvaluation) -> list[Markup]:
     """The verdict first, then reasons to doubt it, then the numbers."""
     result = evaluation.result
     broken = [
-        f"{sentence(check['name'])}: {check['detail']}"
+        f"{sentence(check['name'])}: {explained(check['detail'], check['name'])}"
         for check in result.checks
         if check["status"] == "failed"
     ]
@@ -71,7 +72,7 @@ def opening(evaluation: SavedEvaluation) -> list[Markup]:
         tag("p", result.verdict, class_="verdict"),
         markup.alert("Failed sanity checks", broken, "#sanity"),
         markup.alert("Requirements that are not met", unmet),
-        markup.alert("Warnings", [*evaluation.notes, *result.warnings]),
+        markup.alert("Warnings", [*evaluation.notes, *warning_texts(result.warnings)]),
         markup.key_figures(headline(result)),
     ]
 
