@@ -1,7 +1,5 @@
 """The pages of one evaluation, and of several side by side."""
 
-from collections.abc import Sequence
-
 from athe_tf.drawing import markup
 from athe_tf.drawing.charts import figure, line_chart
 from athe_tf.drawing.markup import Markup, table, tag

@@ -296,7 +296,9 @@ def test_two_models_are_compared_image_by_image(tmp_path):
     assert one.interval == pytest.approx((0.01307, 0.32026), abs=1e-5) and one.is_clear
     page = Page(render_comparison(found)).text
     assert "(trades + he minus pgd_at): 2 2, 3" in page and "9 13, 14, 15, 16, 17, 18, 19, 20, 21" in page
-    assert str(one).endswith("2 images newly broken (2, 3), 9 images newly robust (13, 14, 15, 16, 17, 18, …)")
+    assert str(one).endswith(
+        "2 images newly broken (2, 3), 9 images newly robust (13, 14, 15, 16, 17, 18, …)"
+    )
 
 
 def test_several_seeds_are_compared_by_a_paired_t(tmp_path):
