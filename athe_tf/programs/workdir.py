@@ -138,8 +138,8 @@ class Workdir:
         check(
             reason is None,
             f"The run in '{self.folder}' has {there.epochs} epochs and cannot be lengthened: {reason}. "
-            f"Received: --epochs={epochs}. Start a run in another --workdir, with --initial_model={self.folder} to "
-            "begin with its weights.",
+            f"Received: --epochs={epochs}. Start a run in another --workdir, with "
+            f"--initial_model={self.folder} to begin with its weights.",
         )
         return dataclasses.replace(there, epochs=epochs)
 
