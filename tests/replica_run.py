@@ -1,4 +1,4 @@
-"""What two logical devices compute, beside one: `python -m tests.replica_run FOUND.npz`.
+"""What two and four logical devices compute, beside one: `python -m tests.replica_run FOUND.npz`.
 
 The CPU can be divided only before TensorFlow starts, so this is a process of its own; one for all tests,
 because starting and tracing are what costs.
@@ -6,6 +6,7 @@ because starting and tracing are what costs.
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import resource
 import sys
@@ -26,9 +27,11 @@ from athe_tf.models.victim import replicated_victim
 from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
+from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
 from athe_tf.training.random_layers import augmented
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.replicas import whole_value
 from tests.small_runs import (
     ADAMW,
     BY_ADAM,
@@ -130,6 +133,34 @@ def pieces(distributions):
             trainer.fit(data, steps_per_epoch=2, epochs=2, verbose=0)
             weights = [np.ravel(w) for net in (trainer.net, trainer.averaged) for w in net.weights]
             found[f"pieces/{number}/{which}"] = np.concatenate(weights)
+    return found
+
+
+def noise_of_free_at(distributions, folder):
+    """Weights and noise after two batches, the shapes of what is exchanged, and noise of other backups."""
+    config = TrainConfig.from_flags(
+        framework="free_at", replays=2, head="he", epsilon=0.1, epochs=4, batch_size=16, precision="float64",
+        validation_attack="pgd-1", augmentation="none",
+    )  # fmt: skip
+    found, trainers = {}, {}
+    for which, distribution in distributions.items():
+        with distribution.scope(), small_cnn_of_one_layer():
+            trainer = trainers[which] = build.make_trainer(config, tiny_splits(32))
+        data = distribution.train_dataset(tiny_splits(32).train, **config.stream_settings)
+        trainer.fit(data, steps_per_epoch=2, verbose=0)
+        weights = [np.ravel(w) for w in trainer.net.weights]
+        found[f"free_at/{which}"] = np.concatenate([*weights, np.ravel(whole_value(trainer.noise))])
+        found[f"free_at/{which}/rows"] = trainer.noise.shape[0]
+        save_state(f"{folder}/{which}.npz", trainer, RunProgress())
+    two, trainer = distributions["two"].strategy, trainers["two"]
+    step = tf.function(lambda x, y: two.run(trainer.train_step, args=((x, y),)))
+    graph = step.get_concrete_function(tf.zeros([8, 8, 8, 1], tf.float64), tf.zeros([8], tf.int32)).graph
+    exchanged = [op.outputs[0].shape for op in graph.get_operations() if op.type.startswith("Collective")]
+    found["free_at/exchanged"] = [shape.num_elements() for shape in exchanged]
+    found["free_at/trained"] = sum(np.size(w) for w in trainer.net.trainable_variables)
+    for which, other in itertools.permutations(trainers, 2):
+        load_state(f"{folder}/{which}.npz", trainers[other])
+        found[f"free_at/{which} for {other}"] = np.ravel(whole_value(trainers[other].noise))
     return found
 
 
@@ -269,7 +300,12 @@ def evaluation(devices):
 
 
 def main() -> None:
-    two = initialize(DistributionSettings("mirrored", ("cpu",), cpu_replicas=2))
+    # Collectives of both sizes cannot be in one process.
+    initialize(DistributionSettings("mirrored", ("cpu",), cpu_replicas=4))
+    summed = tf.distribute.MirroredStrategy(
+        [f"CPU:{i}" for i in range(4)], tf.distribute.ReductionToOneDevice()
+    )
+    two = Distribution(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
     distributions = {"one": Distribution(), "two": two}
     found = (
         frameworks(distributions)
@@ -281,6 +317,8 @@ def main() -> None:
         | refused(two)
         | wrong_values(two)
     )
+    with tempfile.TemporaryDirectory() as folder:
+        found |= noise_of_free_at(distributions | {"four": Distribution(summed)}, folder)
     found |= memory(two) | evaluation(["CPU:0", "CPU:1"])
     np.savez(sys.argv[1], **found)
 

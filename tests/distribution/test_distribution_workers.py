@@ -41,6 +41,7 @@ RUNS: dict[str, dict] = {
     "pgd_at": {},
     "trades": {"framework": "trades", **DOUBLE},
     "fast_at": {"framework": "fast_at", "steps": None, **DOUBLE},
+    "free_at": {"framework": "free_at", "steps": None, "options": {"replays": 1}, **DOUBLE},
 }
 
 
