@@ -212,6 +212,29 @@ def runs(distributions):
     return dict(zip(names, (one, interrupted, one_loss, loss), strict=True))
 
 
+def compiled_crafting(distribution):
+    """Weights after a step with and without XLA, and the message for a framework that it cannot help."""
+    found = {}
+    for compiled in (False, True):
+        with distribution.scope():
+            net = tiny_net("he")
+            synchronize(net)
+            trainer = training.TRADES(net, attacks.PGD(0.1, "l2", steps=2), margin=0.2)
+            trainer.compile(training.TorchSGD(0.1), jit_compile=compiled)
+        data = distribution.train_dataset(tiny_splits(16).train, 16, seed=1)
+        trainer.fit(data, steps_per_epoch=1, verbose=0)
+        found[f"xla/{compiled}"] = np.concatenate([np.ravel(w) for w in net.weights])
+    found["xla/counts"] = trainer.crafted.read()
+    found["xla/compiled"] = [trainer.compiles_crafting, trainer.jit_compile]
+    with distribution.scope():
+        trainer = training.FreeAT(tiny_net("he"), attacks.FGSM(0.1), batch_size=16)
+    try:
+        trainer.compile(jit_compile=True)
+    except InputError as error:
+        found["xla/refused"] = str(error)
+    return found
+
+
 def uneven(distributions):
     """Keras splits 11 images as 8 and 3, or 6 and 5: the metrics are those of 11 images all the same."""
     x, y = tiny_batch(11)
@@ -315,6 +338,7 @@ def main() -> None:
         | uneven(distributions)
         | pieces(distributions)
         | refused(two)
+        | compiled_crafting(two)
         | wrong_values(two)
     )
     with tempfile.TemporaryDirectory() as folder:
