@@ -11,6 +11,7 @@ import pathlib
 import resource
 import sys
 import tempfile
+from unittest import mock
 
 import athe_tf
 from athe_tf.distribution import Distribution, DistributionSettings, initialize
@@ -24,12 +25,13 @@ from athe_tf.attacks.engine import driver
 from athe_tf.data import ImageSet, Splits
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.victim import replicated_victim
-from athe_tf.programs import build
+from athe_tf.programs import build, selftest
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
 from athe_tf.training.random_layers import augmented
+from athe_tf.utils import arithmetic
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.replicas import whole_value
 from tests.small_runs import (
@@ -235,6 +237,19 @@ def compiled_crafting(distribution):
     return found
 
 
+def selftest_of(distribution):
+    """What the self-test says of these replicas, and of replicas that keep their gradients for themselves."""
+    machine, found = selftest.Machine(distribution), {}
+    own = mock.patch.object(keras.optimizers.Optimizer, "_all_reduce_sum_gradients", lambda self, each: each)
+    for name, context in (("as_it_is", contextlib.nullcontext()), ("without_reduction", own)):
+        machine._updates = {key: value for key, value in machine._updates.items() if key[1]}
+        with context:
+            findings = selftest.run_checks(machine, ("replicas",))
+        found[f"selftest/{name}"] = [one.passed for one in findings]
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    return found | {"selftest/deterministic": [arithmetic.is_op_determinism_enabled(), tf32]}
+
+
 def uneven(distributions):
     """Keras splits 11 images as 8 and 3, or 6 and 5: the metrics are those of 11 images all the same."""
     x, y = tiny_batch(11)
@@ -343,7 +358,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         found |= noise_of_free_at(distributions | {"four": Distribution(summed)}, folder)
-    found |= memory(two) | evaluation(["CPU:0", "CPU:1"])
+    found |= memory(two) | evaluation(["CPU:0", "CPU:1"]) | selftest_of(two)
     np.savez(sys.argv[1], **found)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import tempfile
 import time
@@ -10,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.programs.command_line import Program, print_line, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.fields import DeviceOptions, check_folder, flag
 from athe_tf.programs.start_tensorflow import start_tensorflow
 from athe_tf.training.options import FRAMEWORKS, OPTIONS
-from athe_tf.utils.errors import NotApplicable, check, described
+from athe_tf.utils.errors import InputError, NotApplicable, check, described, first_line
 from athe_tf.utils.files import write_text
 from athe_tf.utils.options import check_options, option, with_help
 from athe_tf.utils.registry import unknown_name
@@ -29,7 +29,9 @@ FLAGS = 0.02
 ATTACKS = ("pgd-10", "apgd-ce-10", "apgd-t-10", "fab-t-10", "square-100", "cr")
 NETWORK = "athe_tf.programs.selftest:smooth_net"
 EPSILON, BATCH, IMAGES = 0.5, 32, 96
-GROUPS = ("speed", "frameworks", "replicas", "seeds", "determinism", "precision", "xla", "attacks", "memory")
+GROUPS = ("speed", "xla", "frameworks", "replicas", "seeds", "determinism", "precision", "attacks", "memory")
+# Those that op determinism would change: Keras does not compile by XLA then.
+AS_BY_DEFAULT = ("speed", "xla")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +63,7 @@ def smooth_net(num_classes: int, input_shape):
     from athe_tf.layers.batch_norm import BatchNorm
     from athe_tf.layers.cosine_dense import CosineDense
 
-    inputs = keras.Input(input_shape)
+    inputs = keras.Input(input_shape, dtype=keras.config.dtype_policy().variable_dtype)
     hidden = keras.layers.Conv2D(8, 3, strides=2, use_bias=False)(inputs)
     hidden = keras.layers.Activation("softplus")(BatchNorm()(hidden))
     return keras.Model(inputs, CosineDense(num_classes, name="head")(keras.layers.Flatten()(hidden)))
@@ -156,6 +158,9 @@ class Finding:
     measured: str
     passed: bool | None = None
 
+    def __post_init__(self):
+        self.passed = None if self.passed is None else bool(self.passed)
+
 
 def within(name: str, measured: float, limit: float) -> Finding:
     """A difference that must not be larger than a limit; NaN is not within it."""
@@ -199,7 +204,7 @@ def seeds(machine: Machine) -> Iterator[Finding]:
     moved = float(np.abs(crafted[1] - crafted[0]).max())
     yield Finding("random starts change from step to step", f"by up to {moved:.2g}", moved > 1e-3)
     same = bool(np.array_equal(crafted[0], crafted[2]))
-    yield Finding("and are the same in the same step", "yes" if same else "no", same)
+    yield Finding("random starts of the same step are the same", "yes" if same else "no", same)
 
 
 def determinism(machine: Machine) -> Iterator[Finding]:
@@ -221,22 +226,30 @@ def determinism(machine: Machine) -> Iterator[Finding]:
 
 def precision(machine: Machine) -> Iterator[Finding]:
     """A step in mixed precision, beside float64."""
+    from athe_tf.programs.precision import check_precision
+
+    def half(policy):
+        try:
+            check_precision(policy)
+        except InputError as error:
+            raise NotApplicable(first_line(error).partition(". ")[0] + ".") from error
+        found = machine.update(settings_of("trades", precision=policy))
+        return within(f"step in {policy}", distance(found, machine.exact("trades")), HALF)
+
     for policy in ("mixed_bfloat16", "mixed_float16"):
-        yield from attempted(
-            policy,
-            lambda policy: within(
-                f"step in {policy}",
-                distance(machine.update(settings_of("trades", precision=policy)), machine.exact("trades")),
-                HALF,
-            ),
-            policy,
-        )
+        yield from attempted(f"step in {policy}", half, policy)
 
 
 def xla(machine: Machine) -> Iterator[Finding]:
     """A step compiled by XLA, beside float64; on several replicas its attack is."""
-    compiled = machine.update(settings_of("trades", jit_compile=True))
-    yield within("step compiled by XLA", distance(compiled, machine.exact("trades")), ROUNDING)
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    config = settings_of("trades", jit_compile=True)
+    trainer = machine.trainer(config)
+    compiled = trainer.jit_compile or trainer.compiles_crafting
+    yield Finding("XLA compiles a step, or its attack", "yes" if compiled else "no", compiled)
+    yield within("step compiled by XLA", distance(machine.update(config), machine.exact("trades")), ROUNDING)
 
 
 def attacks(machine: Machine) -> Iterator[Finding]:
@@ -286,9 +299,9 @@ def speed(machine: Machine) -> Iterator[Finding]:
             else:
                 net = training.PGDAT(net, "pgd-10", epsilon=8 / 255)
                 net.compile("sgd")
-        net.fit(data, steps_per_epoch=1, verbose=0)
+        net.fit(data, steps_per_epoch=1, verbose=0, shuffle=False)
         began = time.perf_counter()
-        net.fit(data, steps_per_epoch=steps, verbose=0)
+        net.fit(data, steps_per_epoch=steps, verbose=0, shuffle=False)
         found[label] = steps * batch / (time.perf_counter() - began)
         yield Finding(f"{label}, {name}, batch {batch}", f"{found[label]:.0f} images/s")
     ratio = found["plain Keras"] / found["PGD-AT (10 steps)"]
@@ -309,16 +322,11 @@ def memory(machine: Machine) -> Iterator[Finding]:
 
 def attempted(name: str, function: Callable, *arguments) -> Iterator[Finding]:
     """What a check finds, one finding or several; an error is a finding that did not pass."""
-    from athe_tf.utils.errors import InputError
-
     try:
         found = function(*arguments)
         yield from [found] if isinstance(found, Finding) else found
     except NotApplicable as error:
         yield Finding(name, f"not run: {error}")
-    except InputError as error:
-        refused = name.startswith("mixed_")  # by `check_precision`, with both times
-        yield Finding(name, f"{'not run: ' if refused else ''}{error}", None if refused else False)
     except Exception as error:
         yield Finding(name, described(error), False)
 
@@ -331,7 +339,7 @@ def run_checks(machine: Machine, names=GROUPS, write: Callable = print_line) -> 
     for name in GROUPS:
         if name not in names:
             continue
-        if name != "speed":  # measured as it is by default
+        if name not in AS_BY_DEFAULT:
             make_deterministic()
         for one in attempted(name, globals()[name], machine):
             found.append(one)
@@ -344,15 +352,19 @@ def action(config: SelftestConfig, extra: dict) -> int:
     """Runs the checks, prints a table, and returns 0 if all of them passed, else 1."""
     settings = config.distribution_settings()
     start_tensorflow()
+    import tensorflow as tf
+
     from athe_tf.distribution.strategy import initialize
     from athe_tf.results.result import versions_in_use
     from athe_tf.utils.arithmetic import arithmetic
 
+    tf.get_logger().setLevel("ERROR")  # it warns of tracing many steps
     began = time.monotonic()
     facts: dict[str, Any] = {"versions": versions_in_use()}
     with warnings_as_lines("bin/selftest"):
-        kind = settings.resolve({}) if settings.kind != "auto" else on_this_machine(settings)
-        machine = Machine(initialize(kind, write=print_line))
+        # Without the workers of the environment: the test is about one machine.
+        tpu = {name: os.environ[name] for name in ("TPU_NAME",) if name in os.environ}
+        machine = Machine(initialize(settings.resolve(tpu), write=print_line))
         facts |= {"default": arithmetic(), "devices": machine.names}
         print_line(
             "; ".join([*(f"{k} {v}" for k, v in facts["versions"].items()), facts["default"]["device"]])
@@ -367,13 +379,6 @@ def action(config: SelftestConfig, extra: dict) -> int:
     passed = sum(one.passed is True for one in found)
     print_line(f"{passed} passed, {len(failed)} failed, in {facts['seconds']:.0f} s.")
     return 1 if failed else 0
-
-
-def on_this_machine(settings: DistributionSettings) -> DistributionSettings:
-    """The settings without the workers of the environment: the test is about one machine."""
-    import os
-
-    return settings.resolve({name: os.environ[name] for name in ("TPU_NAME",) if name in os.environ})
 
 
 EXAMPLES = """

@@ -96,6 +96,12 @@ def test_crafting_that_xla_compiles_on_two_replicas_equals_the_plain_one(replica
     assert "FreeAT on 2 replicas, bn_mode='train'" in str(replicas["xla/refused"])
 
 
+def test_the_selftest_finds_a_replica_without_reduction(replicas):
+    assert replicas["selftest/as_it_is"].tolist() == [True]
+    assert replicas["selftest/without_reduction"].tolist() == [False]
+    assert replicas["selftest/deterministic"].tolist() == [True, False]  # and TF32 is off
+
+
 def test_replicas_need_batches_of_one_size(replicas):
     assert "drop_remainder=True" in str(replicas["refused"])
 
