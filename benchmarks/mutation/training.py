@@ -326,8 +326,8 @@ SLIPS = (
     Slip(
         "R56",
         "athe_tf/programs/callbacks.py",
-        'if batch + 1 < self.params["steps"]:',
-        'if batch + 1 <= self.params["steps"]:',
+        'batch < self.params["steps"] - 1:',
+        'batch < self.params["steps"]:',
         FORMULAS,
     ),
     Slip("R57", "athe_tf/programs/callbacks.py", "self._first_step + batch + 1", "batch + 1", FORMULAS),
