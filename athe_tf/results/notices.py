@@ -1,4 +1,6 @@
-"""Warnings of a result: texts with ids, and what each id means."""
+"""Warnings of a result: texts with ids, what each id means, and where it is explained."""
+
+import re
 
 #: The id of a warning that has no other: one of an older format, or a user's own text.
 UNNAMED = "unnamed"
@@ -51,3 +53,20 @@ class Notice(str):
         notice = super().__new__(cls, text)
         notice.id = id
         return notice
+
+
+def explained(text: str, name: str) -> str:
+    """A text, and where a reader finds what to do about the warning or sanity check of this name.
+
+    Example:
+
+    >>> explained("Some gradients are zero.", "zero-gradients")
+    'Some gradients are zero. (docs/faq.md#zero-gradients)'
+    """
+    anchor = re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
+    return text if name == UNNAMED else f"{text} (docs/faq.md#{anchor})"
+
+
+def warning_texts(warnings) -> list[str]:
+    """Warnings as a reader sees them."""
+    return [explained(str(one), getattr(one, "id", UNNAMED)) for one in warnings]
