@@ -107,7 +107,7 @@ def onnx_logits(
     layout = graph.layout
 
     def run(part: np.ndarray) -> np.ndarray:
-        sizes = (len(part), *layout.sizes[1:]) if layout.batched else layout.sizes
+        sizes: Any = (len(part), *layout.sizes[1:]) if layout.batched else layout.sizes
         try:
             found = session.run(None, {graph.images: part.reshape(sizes)})[0]
         except Exception as error:

@@ -105,8 +105,8 @@ class OnnxLayer(keras.layers.Layer):
         return (input_shape[0], self.width)
 
     def get_config(self):
-        names = ("nodes", "constants", "sizes", "weights_like", "images", "channels_first", "width")
-        names += ("image_sizes", "image_dtype", "one_by_one")
+        names = ["nodes", "constants", "sizes", "weights_like", "images", "channels_first", "width"]
+        names += ["image_sizes", "image_dtype", "one_by_one"]
         return (
             super().get_config()
             | {name: getattr(self, name) for name in names}
