@@ -91,11 +91,20 @@ class GradientWatch(keras.callbacks.Callback):
     def __init__(self, write: Callable | None = None):
         super().__init__()
         self.write = write or (lambda line: warnings.warn(line, stacklevel=5))
-        self._steps, self._before, self._gap_told = 0, np.zeros(4, int), False
+        self._gap_told = False
+
+    def on_train_begin(self, logs=None):
+        self.model.crafted.reset()
+        # The step at which a window began, below 0 in an epoch before, and the counts until then.
+        self._first, self._before, self._done = 0, np.zeros(4, int), 0
 
     def on_epoch_begin(self, epoch, logs=None):
+        self._first, self._before, self._done = (
+            self._first - self._done,
+            self._before - self.model.crafted.read(),
+            0,
+        )
         self.model.crafted.reset()
-        self._steps, self._before = 0, np.zeros(4, int)
 
     def on_train_batch_end(self, batch, logs=None):
         if not np.isfinite((logs or {}).get("loss", 0.0)):
@@ -104,10 +113,11 @@ class GradientWatch(keras.callbacks.Callback):
                 f"{LOSS_NOT_FINITE}XLA has updated the weights, which may not be numbers either. Go back to "
                 "saved ones, and lower the learning rate; are the images in [0, 1]?"
             )
-        if batch + 1 - self._steps >= STEPS:
+        self._done = batch + 1
+        if self._done - self._first >= STEPS:
             counts = self.model.crafted.read()
-            self._stop_if_none(counts - self._before, f"{batch + 1 - self._steps} steps")
-            self._steps, self._before = batch + 1, counts
+            self._stop_if_none(counts - self._before, f"{self._done - self._first} steps")
+            self._first, self._before = self._done, counts
 
     def on_epoch_end(self, epoch, logs=None):
         counts = self.model.crafted.read()
