@@ -184,14 +184,12 @@ class BatchNorm(keras.layers.BatchNormalization):
             return value, 1
         return replicas.mean(value), replicas.count()
 
-    def affine_form(self, mean=None, variance=None, dtype=tf.float32):
-        """`(scale, shift)` of each channel, by default in inference mode."""
-        mean, variance = (self.moving_mean, self.moving_variance) if mean is None else (mean, variance)
+    def _affine_form(self, mean, variance, dtype):
         scale = self._gamma(dtype) * tf.math.rsqrt(tf.cast(variance, dtype) + self.epsilon)
         return scale, self._beta(dtype) - tf.cast(mean, dtype) * scale
 
     def _affine(self, x, mean, variance):
-        scale, shift = self.affine_form(mean, variance, tf.float64 if x.dtype == tf.float64 else tf.float32)
+        scale, shift = self._affine_form(mean, variance, tf.float64 if x.dtype == tf.float64 else tf.float32)
         if x.dtype != tf.float64 and x.shape.rank == 4:
             return scaled_and_shifted(x, scale, shift)
         return x * scale + shift
@@ -229,6 +227,11 @@ class BatchNorm(keras.layers.BatchNormalization):
         for name in ("axis", "renorm", "renorm_clipping", "renorm_momentum"):
             config.pop(name, None)
         return config
+
+
+def affine_form(layer: BatchNorm) -> tuple[Any, Any]:
+    """What a layer multiplies every channel by in inference mode, and what it adds, in float32."""
+    return layer._affine_form(layer.moving_mean, layer.moving_variance, tf.float32)
 
 
 def _whole(x):

@@ -20,7 +20,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from athe_tf.layers.batch_norm import BatchNorm, scaled_and_shifted
+from athe_tf.layers.batch_norm import BatchNorm, affine_form, scaled_and_shifted
 from athe_tf.models.gradient_sources import replaced_calls
 from athe_tf.models.victim import Victim
 
@@ -82,7 +82,7 @@ class _Folder:
             self.calls[conv] = self._convolution(conv)
 
     def _batch_norm(self, layer: BatchNorm) -> None:
-        scale, shift = layer.affine_form()
+        scale, shift = affine_form(layer)
         conv = self.before[id(layer.input)]
         if _is_convolution(conv) and len(self.after[id(conv.output)]) == 1:
             self.behind[conv] = scale, shift
