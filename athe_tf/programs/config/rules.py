@@ -24,6 +24,11 @@ ATTACK_OPTIONS = ("attack", "steps", "step_size", "step_size_warmup", "start", "
 
 def check_settings(config) -> None:
     """Raises `InputError`, with a remedy, if settings of a `TrainConfig` contradict each other."""
+    check(
+        not (config.jit_compile and config.deterministic),
+        "Keras does not compile a deterministic step with XLA. Received: --jit_compile and --deterministic. "
+        "Leave one of them out.",
+    )
     # The head of a model from elsewhere is known, and checked, when it is built.
     is_own = not is_import_path(config.model)
     training.check_margin(config.training_margin, config.head, config.head != "linear" or not is_own)
