@@ -176,8 +176,8 @@ def cheaper_gradients(victim: Victim, kind: str) -> Victim:
     known = network is not None and victim.source is victim and not victim.copies and known_graph(network)
     check(
         known and all(called_once(layer) for layer in network.layers),
-        f"gradients='{kind}' needs a functional Keras model with gradients of its own, whose layers are called "
-        f"once each. Received: '{victim.name}'. Leave `gradients` out.",
+        f"gradients='{kind}' needs a functional Keras model with gradients of its own, whose layers are "
+        f"called once each. Received: '{victim.name}'. Leave `gradients` out.",
     )
     network = _in_half_precision(network) if kind == "bfloat16" else network
     calls = list(_Folder(network).calls.items())
