@@ -91,8 +91,11 @@ class FileSet(EncodedSource):
         ]
         return f"{len(self)} images in files, digest {text_digest(''.join(lines))}"
 
-    def _ordered(self, count):
-        ids = tf.data.Dataset.range(count)
+    def all_labels(self) -> np.ndarray:
+        return self.labels
+
+    def _ordered(self, ids):
+        ids = tf.data.Dataset.from_tensor_slices(np.asarray(ids, np.int64))
         return ids.map(without_autograph(lambda index: (index, tf.cast(index, tf.int32))))
 
     def _encoded(self, payload):
@@ -141,7 +144,7 @@ def unreadable(paths: Sequence[str]) -> list[str]:
     return [path for path, value in zip(paths, found, strict=True) if value < 0]
 
 
-def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt) -> Splits:
+def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt, only=None) -> Splits:
     """The splits of `name`, which is `"folder:PATH"`, with the arguments of `athe_tf.data.load`."""
     folder = pathlib.Path(name.removeprefix("folder:")).expanduser()
     classes = check_folder(folder)

@@ -261,7 +261,7 @@ def load_splits(config, **options):
 
 def load_images(config, split: str) -> tuple[Any, Any]:
     """The images of a part of the data set, prepared as the settings say; and all parts, a `Splits`."""
-    splits = load_splits(config)
+    splits = load_splits(config, only=split)
     images = getattr(splits, split)
     check(images is not None, f"The data set '{config.dataset}' has no {split} images.")
     return images, splits

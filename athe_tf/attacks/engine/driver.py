@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import math
-import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +35,7 @@ from athe_tf.results.notices import Notice
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError
 from athe_tf.utils.images_and_labels import check_classes
+from athe_tf.utils.machine import cores
 
 # Streams of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and
 # more gain nothing. An accelerator queues its work anyway, and gets one stream.
@@ -403,13 +403,14 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
     model = identify(task.victim) if model is None else model
     if model is None:
         return None
+    known = None if task.precomputed is None else task.precomputed.images
     identity = {
         **source_of(type(task.attack)),
         "attack": task.attack.name,
         **task.attack.settings(),
         "seed": int(task.seed),
         "examples": len(task.x),
-        "images and labels": array_digest(task.x, task.y, task.ids),
+        "images and labels": array_digest(known or task.x, task.y, task.ids),
         "model": model,
         **({} if task.max_passes is None else {"max_passes": int(task.max_passes)}),
     }
@@ -422,9 +423,7 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
 def stream_count() -> int:
     """The number of streams on this machine."""
     accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU")
-    # Those that this process may use: fewer than the machine has in a container or under `taskset`.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if accelerated or cores < STREAMS else STREAMS
+    return 1 if accelerated or cores() < STREAMS else STREAMS
 
 
 def craft_in_parallel(craft: Callable, x, y, ids):
