@@ -8,10 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.augment import RandomResizedCrop
+from athe_tf.data.folder_layout import LARGEST_PIXELS
 from athe_tf.data.images import ImageSource, parallel_map, to_float, with_options, without_autograph
 from athe_tf.data.resize import central_view, resize
 from athe_tf.utils.errors import check, check_integer
-from athe_tf.utils.graph_checks import readable_errors
+from athe_tf.utils.graph_checks import checked, readable_errors
 from athe_tf.utils.images_and_labels import check_classes, check_labels
 from athe_tf.utils.label_checks import checked_labels
 from athe_tf.utils.machine import available_memory
@@ -41,6 +42,7 @@ class ImageDecoder:
 
     def __call__(self, encoded):
         """The whole image `[H, W, C]`."""
+        encoded = _not_too_large(encoded)
         of_jpeg = functools.partial(tf.io.decode_jpeg, encoded, self.channels, dct_method=_DCT)
         return self._shaped(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, lambda: self._other(encoded)))
 
@@ -51,6 +53,7 @@ class ImageDecoder:
             encoded: The bytes.
             box: From the height and width of the image to `(top, left, height, width)`.
         """
+        encoded = _not_too_large(encoded)
 
         def of_jpeg():
             height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(encoded))
@@ -63,6 +66,29 @@ class ImageDecoder:
 
     def _shaped(self, image):
         return tf.ensure_shape(image, [None, None, self.channels])
+
+
+def _not_too_large(encoded):
+    """The bytes of a file, unless they declare more pixels than any photograph has."""
+
+    def of_jpeg():
+        return tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64)
+
+    def of_others():
+        first = tf.io.decode_raw(tf.strings.substr(encoded, 0, 26), tf.uint8)
+
+        def side(place, powers):
+            values = tf.cast(first[place : place + len(powers)], tf.int64)
+            return tf.reduce_sum(values * tf.constant(powers, tf.int64)[: tf.size(values)])
+
+        large, small = [2**24, 2**16, 2**8, 1], [1, 2**8, 2**16, 2**24]
+        png, gif = [side(16, large), side(20, large)], [side(6, small[:2]), side(8, small[:2])]
+        bmp = [tf.minimum(value, 2**32 - value) for value in (side(18, small), side(22, small))]
+        letter = first[0]
+        return tf.where(letter == 0x89, png, tf.where(letter == ord("G"), gif, bmp))
+
+    height, width = tf.unstack(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, of_others))
+    return checked(encoded, height * width <= LARGEST_PIXELS, "An image declares too many pixels.")
 
 
 def _cut(image, box: Callable):

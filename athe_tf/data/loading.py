@@ -23,6 +23,7 @@ def load(
     streamed: bool | None = None,
     skip_corrupt: bool = False,
     only: str | None = None,
+    cache: str | pathlib.Path | None = None,
 ) -> Splits:
     """Loads a data set by its name.
 
@@ -49,7 +50,9 @@ def load(
         skip_corrupt: Leave out the files of `folder:PATH` that cannot be decoded, with a warning. All files
             are decoded once to find them. Defaults to `False`: such a file is an error.
         only: `"train"`, `"validation"` or `"test"`, if no other split is needed: what can be left out is not
-            read, and `None`; `mean` and `std` are those of what is read. Defaults to `None`: all splits.
+            read, and `None`; `mean` and `std` are those of what is read, or NaN. Defaults to `None`: all.
+        cache: A file that keeps the names of the files of `folder:PATH` for the next start; folders that were
+            changed since are listed again. Defaults to `None`: no file.
 
     Returns:
         `Splits`.
@@ -83,5 +86,7 @@ def load(
             name, npz.read(path, only), **sizes, num_classes=npz.count_of_classes(path) if only else None
         )
     if name.startswith("folder:"):
-        return folder.load(name, **sizes, streamed=streamed, skip_corrupt=skip_corrupt, only=only)
+        return folder.load(
+            name, **sizes, streamed=streamed, skip_corrupt=skip_corrupt, only=only, cache=cache
+        )
     return tfds.load(name, data_dir, **sizes, streamed=streamed, only=only)

@@ -33,7 +33,7 @@ class LazyImages:
     """
 
     def __init__(self, source: ImageSource, ids: np.ndarray | None = None):
-        self.source = source
+        self.source: Any = source
         self.ids = np.arange(len(source)) if ids is None else ids
         self.shape = (len(self.ids), *source.image_shape)
         self.ndim, self.dtype = 4, np.dtype(np.float32)

@@ -29,6 +29,8 @@ FROM_RUN: dict[str, Any] = {"norm": "linf", "epsilon": 8 / 255}
 FROM_RUN |= dict.fromkeys(("dataset", "data_dir", "image_size", "resize_size", "margin"))
 #: Keys that tell the config of a run.
 RUN_KEYS = {"dataset", "framework", "head"}
+#: The file with the names of the images of a run.
+FILES = "files.json"
 Config = TypeVar("Config")
 
 
@@ -44,6 +46,7 @@ class Workdir:
     | `periods/1.keras` ..., `ensemble.keras` | the classifier at the end of each period, and their ensemble |
     | `backup/state.npz` | everything that is needed to resume, until the run is finished |
     | `backup/previous_epoch.npz` | the weights that the guard against overfitting restores |
+    | `files.json` | the names of the files of `folder:PATH`, until the run is finished |
     """
 
     def __init__(self, folder):
@@ -57,6 +60,7 @@ class Workdir:
         self.ensemble = self.folder / "ensemble.keras"
         self.backup = self.folder / "backup" / "state.npz"
         self.previous_epoch = self.folder / "backup" / "previous_epoch.npz"
+        self.files = self.folder / FILES
 
     @property
     def finished(self) -> bool:
@@ -114,7 +118,7 @@ class Workdir:
         check(self.folder.is_dir(), f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
             check(
-                all(path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()),
+                all(path.name.startswith((TEMPORARY, LOCK, FILES)) for path in self.folder.iterdir()),
                 f"The folder '{self.folder}' contains files that are not of a training run. Use another "
                 "--workdir.",
             )
@@ -133,6 +137,7 @@ class Workdir:
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
         with contextlib.suppress(OSError):
+            self.files.unlink(missing_ok=True)
             remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
 
     def remove_leftovers(self) -> None:
