@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.victim import Victim, victim_of
-from athe_tf.utils.errors import NotApplicable, check
+from athe_tf.utils.errors import InputError, NotApplicable, cause, check
 from athe_tf.utils.keras_compat import all_layers
 from athe_tf.utils.registry import import_object, unknown_name
 
@@ -43,6 +43,22 @@ def replaced_calls(calls: Sequence[tuple[Any, Callable]]) -> Iterator[None]:
             object.__delattr__(layer, "call")
             if call is not None:
                 object.__setattr__(layer, "call", call)
+
+
+@contextlib.contextmanager
+def taken_apart(victim: Victim) -> Iterator[None]:
+    """Raises `NotApplicable` in place of an error of layers that cannot be called one by one.
+
+    Layers inside a `tf.function` have no values outside, and some know the shape that the last one must have.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise NotApplicable(
+            f"'{victim.name}' cannot be taken apart by its layers: {cause(error)}."
+        ) from error
 
 
 def straight_through(model, layers: Sequence[str] | Mapping[str, Callable | None]) -> Victim:

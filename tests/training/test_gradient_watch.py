@@ -106,6 +106,15 @@ def test_it_stops_within_an_epoch(monkeypatch):
     assert steps == [0]
 
 
+def test_steps_are_counted_across_epochs(monkeypatch):
+    monkeypatch.setattr(gradient_watch, "STEPS", 2)
+    # Three steps per epoch, of which the second has gradients: the window of two steps ends in the next one.
+    x = images(bright=16)[:12]
+    x[4:8, 0, 0, 0] = 0.0
+    with pytest.raises(InputError, match="none of the 8 training images of 2 steps"):
+        trapped().fit(x, Y[:12], batch_size=4, epochs=3, shuffle=False, verbose=0)
+
+
 def test_a_model_without_a_gradient_is_refused_with_the_usual_causes():
     net = keras.Sequential([keras.Input(SHAPE), keras.layers.Lambda(tf.round), tiny_net()])
     with pytest.raises(InputError, match="no gradient with respect to its input.*rounding, an integer input"):
