@@ -69,15 +69,6 @@ def smooth_net(num_classes: int, input_shape):
     return keras.Model(inputs, CosineDense(num_classes, name="head")(keras.layers.Flatten()(hidden)))
 
 
-def settings_of(framework: str, **changes) -> TrainConfig:
-    """A short run of a framework, with steps along the gradient itself where it has them: signs may flip."""
-    given: dict[str, Any] = {"framework": framework, "model": NETWORK, "epsilon": EPSILON, "norm": "l2"}
-    given |= {"batch_size": BATCH, "augmentation": "none", "epochs": 4, "validation_attack": "pgd-1"}
-    if "l2" not in OPTIONS[framework].norms:
-        given |= {"norm": "linf", "epsilon": EPSILON / 10}
-    return TrainConfig.from_flags(**given | changes)
-
-
 class Machine:
     """Trainers on the devices under test, and on one CPU."""
 
@@ -89,8 +80,9 @@ class Machine:
 
         self.devices = distribution
         self.cpu = Distribution(tf.distribute.OneDeviceStrategy("/CPU:0"))
+        self.batch = -(-BATCH // distribution.replicas) * distribution.replicas
         splits = data.load("digits")
-        self.splits = dataclasses.replace(splits, train=splits.train.part(4 * BATCH), validation=None)
+        self.splits = dataclasses.replace(splits, train=splits.train.part(4 * self.batch), validation=None)
         self._updates: dict = {}
 
     @property
@@ -101,6 +93,19 @@ class Machine:
         if self.devices.strategy is not None:
             return list(self.devices.strategy.extended.worker_devices)
         return ["GPU:0" if tf.config.get_visible_devices("GPU") else "CPU:0"]
+
+    @property
+    def is_tpu(self) -> bool:
+        """Whether the devices are those of a TPU."""
+        return "TPU" in self.names[0]
+
+    def settings(self, framework: str, **changes) -> TrainConfig:
+        """A short run, with steps along the gradient itself if the framework has them: signs may flip."""
+        given: dict[str, Any] = {"framework": framework, "model": NETWORK, "epsilon": EPSILON, "norm": "l2"}
+        given |= {"batch_size": self.batch, "augmentation": "none", "epochs": 4, "validation_attack": "pgd-1"}
+        if "l2" not in OPTIONS[framework].norms:
+            given |= {"norm": "linf", "epsilon": EPSILON / 10}
+        return TrainConfig.from_flags(**given | changes)
 
     def trainer(self, config: TrainConfig, on=None):
         """What `bin/train` would train, with the same weights in every precision."""
@@ -131,7 +136,7 @@ class Machine:
 
     def exact(self, framework: str) -> np.ndarray:
         """The update in float64 on the CPU."""
-        return self.update(settings_of(framework, precision="float64"), self.cpu)
+        return self.update(self.settings(framework, precision="float64"), self.cpu)
 
 
 def weights_of(trainer) -> np.ndarray:
@@ -173,7 +178,9 @@ def frameworks(machine: Machine) -> Iterator[Finding]:
         yield from attempted(
             f"step of {name}",
             lambda name: within(
-                f"step of {name}", distance(machine.update(settings_of(name)), machine.exact(name)), ROUNDING
+                f"step of {name}",
+                distance(machine.update(machine.settings(name)), machine.exact(name)),
+                ROUNDING,
             ),
             name,
         )
@@ -183,7 +190,9 @@ def replicas(machine: Machine) -> Iterator[Finding]:
     """The same step on all devices and on one, in float64: all that is left is a missing reduction."""
     if machine.devices.replicas == 1:
         raise NotApplicable("there is one device.")
-    on_all = machine.update(settings_of("trades", precision="float64"))
+    if machine.is_tpu:
+        raise NotApplicable("a TPU does not compute in float64.")
+    on_all = machine.update(machine.settings("trades", precision="float64"))
     yield within(
         f"{machine.devices.replicas} replicas and one device, float64",
         distance(on_all, machine.exact("trades")),
@@ -195,8 +204,8 @@ def seeds(machine: Machine) -> Iterator[Finding]:
     """Random starts differ from step to step, and not from device to device."""
     import tensorflow as tf
 
-    trainer = machine.trainer(settings_of("pgd_at", steps=1), machine.cpu)
-    x, y = next(iter(machine.splits.train.batches(BATCH)))
+    trainer = machine.trainer(machine.settings("pgd_at", steps=1), machine.cpu)
+    x, y = next(iter(machine.splits.train.batches(machine.batch)))
     crafted = []
     for step in (0, 1, 0):
         trainer.optimizer.iterations.assign(step)
@@ -211,7 +220,7 @@ def determinism(machine: Machine) -> Iterator[Finding]:
     """Two steps, a backup, and two more: again, and from the backup in a new trainer."""
     from athe_tf.programs.run_state import RunProgress, load_state, save_state
 
-    config = settings_of("free_at", replays=2)
+    config = machine.settings("free_at", replays=2)
     trainer = machine.trainer(config)
     machine.train(trainer, config, 2)
     with tempfile.TemporaryDirectory() as folder:
@@ -233,7 +242,7 @@ def precision(machine: Machine) -> Iterator[Finding]:
             check_precision(policy)
         except InputError as error:
             raise NotApplicable(first_line(error).partition(". ")[0] + ".") from error
-        found = machine.update(settings_of("trades", precision=policy))
+        found = machine.update(machine.settings("trades", precision=policy))
         return within(f"step in {policy}", distance(found, machine.exact("trades")), HALF)
 
     for policy in ("mixed_bfloat16", "mixed_float16"):
@@ -245,7 +254,7 @@ def xla(machine: Machine) -> Iterator[Finding]:
     import tensorflow as tf
 
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    config = settings_of("trades", jit_compile=True)
+    config = machine.settings("trades", jit_compile=True)
     trainer = machine.trainer(config)
     compiled = trainer.jit_compile or trainer.compiles_crafting
     yield Finding("XLA compiles a step, or its attack", "yes" if compiled else "no", compiled)
@@ -257,9 +266,9 @@ def attacks(machine: Machine) -> Iterator[Finding]:
     from athe_tf.attacks import registry
     from athe_tf.models.victim import replicated_victim
 
-    if any("TPU" in name for name in machine.names):
+    if machine.is_tpu:
         raise NotApplicable("evaluations do not use a TPU.")
-    config = settings_of("pgd_at", epochs=40, learning_rate=0.5)
+    config = machine.settings("pgd_at", epochs=40, learning_rate=0.5)
     trainer = machine.trainer(config, machine.cpu)
     machine.train(trainer, config, 100, on=machine.cpu)
     tested = [replicated_victim(trainer.net, names) for names in (machine.names, ["CPU:0"])]
