@@ -16,6 +16,7 @@ from athe_tf.layers.batch_norm import copied_statistics
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, as_probabilities, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, check_float_input, find_head, has_softmax
+from athe_tf.models.folding import folded
 from athe_tf.models.victim import Victim, keras_victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
@@ -277,7 +278,8 @@ class AdversarialModel(ModelWithStepLogs):
             return x
         with crafting_mode(self.bn_mode, self.rest, x) as training:
             attack, y = self.current_attack(), self.attack_labels(y)
-            return attack(self.victim(training), x, y, ids=replicas.positions(x), seed=self.step_seed())
+            victim = self.victim(training) if training else folded(self.victim(training))
+            return attack(victim, x, y, ids=replicas.positions(x), seed=self.step_seed())
 
     def attack_labels(self, y):
         """The labels that `craft` uses: those of the batch, with `attack_smoothing`."""
