@@ -299,8 +299,8 @@ class Attack(ReprFromArguments):
             max_passes: Largest number of forward and backward passes per image. An image whose next round
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
-            jit_compile: Compile the rounds by XLA, for batches of exactly `batch_size` images in which images
-                that are done keep their place. The same result up to rounding; for accelerators.
+            jit_compile: Compile the rounds by XLA, for batches of exactly one size, in which images that are
+                done keep their place. The same result up to rounding; for accelerators.
         """
         check_integer("batch_size", batch_size, 1)
         vars(self)["_used"] = True
