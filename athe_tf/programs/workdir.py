@@ -154,7 +154,7 @@ class Workdir:
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
         with contextlib.suppress(OSError):
-            self.files.unlink(missing_ok=True)
+            remove_files(self.folder, self.files.name)
             remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
 
     def remove_leftovers(self) -> None:
