@@ -60,12 +60,12 @@ def said(trainer, x, **kwargs):
 
 
 @pytest.mark.parametrize("name", CRAFTING)
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_every_framework_that_crafts_counts_its_images(name, jit_compile):
-    if jit_compile and name not in ("pgd_at", "free_at"):
-        return  # what XLA compiles is the same code
+@pytest.mark.parametrize("how", ["jit_compile", "run_eagerly", None])
+def test_every_framework_that_crafts_counts_its_images(name, how):
+    if how and name not in ("pgd_at", "free_at"):
+        return  # what XLA compiles, or nobody does, is the same code
     trainer = trapped(name, factor_for(name))
-    trainer.compile(training.TorchSGD(0.0), jit_compile=jit_compile)
+    trainer.compile(training.TorchSGD(0.0), **({how: True} if how else {}))
     replays = trainer.options.updates_per_step
     trainer.train_on_batch(images(bright=6), Y)
     seen, zero, nonfinite, unusable = (trainer.crafted.read() / replays).tolist()
