@@ -174,6 +174,7 @@ class AttackRunner:
     state: StateFolder | MergedState | None = None
     max_passes: int | None = None
     shard: Shard = WHOLE
+    jit_compile: bool = False
 
     def run(self, planned: PlannedAttack, tell: Callable | None = None) -> AttackOutcome:
         """What one attack found; if it cannot be run on this victim, the outcome says why.
@@ -218,6 +219,7 @@ class AttackRunner:
                 progress=tell and (lambda *numbers: tell(*numbers, len(rows))),
                 state=self.state.unfinished(planned.label) if isinstance(self.state, StateFolder) else None,
                 max_passes=self.max_passes,
+                jit_compile=self.jit_compile,
             )
         except NotApplicable as error:
             return FinishedAttack(not_run=str(error))

@@ -34,12 +34,17 @@ from athe_tf.results.notices import IN_VERDICT, Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
+from athe_tf.utils.arithmetic import computed_on
 from athe_tf.utils.choices import parse_threat_models
 from athe_tf.utils.errors import NotApplicable, check
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.options import check_arguments
 
 DEFAULT_EPSILON = 8 / 255
+SEVERAL = (
+    "The attacks were computed on devices that round differently: {}. An image whose margin is below about "
+    "1e-4, or 1e-2 with TF32, may have another flag than on one of them."
+)
 SHARD = "These are the images of shard {shard} only; the number to quote is that of all shards together."
 
 
@@ -147,13 +152,16 @@ def evaluate(
     shard = _shard(options, inputs)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder
+    devices = result.settings["computed_on"] = [computed_on()] if state is None else state.computed_on
+    if len(devices) > 1:
+        result.warnings.append(Notice(SEVERAL.format("; ".join(devices)), id="several-devices"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # who wants a state was told above that the model has no digest
         digest = {} if inputs.model_digest is None else {"digest": inputs.model_digest}
     result.judge = {"name": result.model, **digest}  # type: ignore[assignment, typeddict-item]
     if victim.source is not victim:
         result.gradient_source = {"name": victim.source.name}
-    runner = AttackRunner(inputs, state, options.max_passes, shard or WHOLE)
+    runner = AttackRunner(inputs, state, options.max_passes, shard or WHOLE, options.jit_compile)
     _run_attacks(result, runner, plan, options)
     on_eight_bits = attack_eight_bits(result, runner)
     if on_eight_bits is not None:

@@ -79,6 +79,8 @@ class EvaluationOptions(LessCommonOptions):
             outputs. Defaults to `False`, which refuses such a model.
         max_passes: Largest number of forward and backward passes per image in each attack; see `Attack.run`.
             Defaults to `None`: no limit.
+        jit_compile: Compile the attacks by XLA, for accelerators; see `Attack.run`. An attack that XLA cannot
+            compile is reported as not run. Defaults to `False`.
         name: The name of the model in the result. Defaults to the model's own.
         dataset: The name of the data in the result.
         state: A folder that keeps the state of the evaluation. The same call, made again after an

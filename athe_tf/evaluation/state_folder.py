@@ -22,6 +22,7 @@ from athe_tf.jobs.journal import Expected, Journal
 from athe_tf.jobs.ownership import OWNER, check_state_folder
 from athe_tf.jobs.shard import Shard, joined
 from athe_tf.results.pictures import EXAMPLE_ARRAYS
+from athe_tf.utils.arithmetic import computed_on
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check, first_line
 
@@ -30,7 +31,7 @@ _LETTERS = 60
 # Names of arrays: which adversarial examples are left at 8 bits, the wall-clock time of an attack, and the
 # reason why it could not be run; and the prefix for arrays of adversarial examples.
 EIGHT_BIT, SECONDS, NOT_RUN, EXAMPLE = "eight_bit", "wall_seconds", "not_run", "example "
-NAN_LOGITS, BROKEN_PASSES = "nan_logits", "broken_passes"
+NAN_LOGITS, BROKEN_PASSES, COMPUTED_ON = "nan_logits", "broken_passes", "computed_on"
 
 
 @dataclasses.dataclass
@@ -86,6 +87,8 @@ class StateFolder:
             versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
             self.identity |= {**versions, "shard": str(shard)}
         self.owner = Journal(self.folder / OWNER, self.identity)
+        #: What its attacks were computed on, one text for each device and arithmetic.
+        self.computed_on = [computed_on()]
 
     @classmethod
     def open(cls, folder, inputs: EvaluationInputs, shard: Shard | None = None) -> "StateFolder | None":
@@ -103,8 +106,8 @@ class StateFolder:
             raise InputError(
                 f"Cannot keep the state in '{opened.folder}': {first_line(error)}. Use another folder."
             ) from error
-        opened.owner.load()
-        opened.owner.save({})
+        opened.computed_on = sorted({*opened.computed_on, *_devices(opened.owner.load())})
+        opened.owner.save({COMPUTED_ON: np.array(opened.computed_on)})
         return opened
 
     def unfinished(self, label: str) -> pathlib.Path:
@@ -170,7 +173,9 @@ class MergedState:
         pairs = zip(shards, folders, strict=True)
         self.parts = [(shard, StateFolder(folder, inputs, shard)) for shard, folder in pairs]
         for shard, state in self.parts:
-            _check_finished(state.owner.load(), shard, state, "a state")
+            state.computed_on = _devices(_check_finished(state.owner.load(), shard, state, "a state"))
+        #: As in `StateFolder`, of all shards.
+        self.computed_on = sorted({text for _, state in self.parts for text in state.computed_on})
 
     def load(self, label: str, settings: dict, before: AttackResult) -> FinishedAttack:
         """What an attack found on all images; raises `InputError` if a shard has not finished it."""
@@ -180,6 +185,10 @@ class MergedState:
             arrays = state.arrays(label, settings, before.part(rows[-1]))
             found.append(_check_finished(arrays, shard, state, f"a result of '{label}'"))
         return FinishedAttack.from_arrays(merged(found, rows), before)
+
+
+def _devices(arrays: Mapping[str, np.ndarray] | None) -> list[str]:
+    return [str(text) for text in (arrays or {}).get(COMPUTED_ON, ())]
 
 
 def _check_finished(arrays: dict | None, shard: Shard, state: StateFolder, expected: str) -> dict:

@@ -36,7 +36,7 @@ MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."
 _INSTALLED = "athe-tf-"
 # A name of a program, and not a part of a path.
 _NAME = re.compile(
-    r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|import|report|reproduce|train)\b"
+    r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|import|report|reproduce|selftest|train)\b"
 )
 
 

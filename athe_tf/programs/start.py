@@ -4,7 +4,17 @@ import functools
 import importlib
 import sys
 
-_NAMES = ("analyze", "evaluate", "export", "import_model", "import_torch", "report", "reproduce", "train")
+_NAMES = (
+    "analyze",
+    "evaluate",
+    "export",
+    "import_model",
+    "import_torch",
+    "report",
+    "reproduce",
+    "selftest",
+    "train",
+)
 
 
 def _start(program: str) -> None:
@@ -18,6 +28,6 @@ def _start(program: str) -> None:
     module.main()
 
 
-analyze, evaluate, export, import_model, import_torch, report, reproduce, train = (
+analyze, evaluate, export, import_model, import_torch, report, reproduce, selftest, train = (
     functools.partial(_start, name) for name in _NAMES
 )

@@ -20,6 +20,7 @@ from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.command_line import warn_user
 from athe_tf.programs.config import TrainConfig, serialization
 from athe_tf.programs.config.fields import picked
+from athe_tf.programs.config.rules import depends_on_epochs
 from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
 from athe_tf.utils.errors import InputError, check, unreadable
 from athe_tf.utils.files import TEMPORARY, write_text
@@ -119,12 +120,28 @@ class Workdir:
                 "--workdir.",
             )
             return
-        changed = serialization.differences(self.read_config(config.framework), config)
+        there = self.read_config(config.framework)
+        if config.epochs > there.epochs:
+            there = self._lengthened(there, config.epochs)
+        changed = serialization.differences(there, config)
         check(
             not changed,
             f"The folder '{self.folder}' contains another run. Different settings: {', '.join(changed)}. "
             "Use another --workdir.",
         )
+
+    def _lengthened(self, there: TrainConfig, epochs: int) -> TrainConfig:
+        """The settings of the run with more epochs; raises `InputError` if that changes those so far."""
+        reason = depends_on_epochs(there)
+        if self.finished:
+            reason = "it is finished, and the state of its optimizer was removed"
+        check(
+            reason is None,
+            f"The run in '{self.folder}' has {there.epochs} epochs and cannot be lengthened: {reason}. "
+            f"Received: --epochs={epochs}. Start a run in another --workdir, with "
+            f"--initial_model={self.folder} to begin with its weights.",
+        )
+        return dataclasses.replace(there, epochs=epochs)
 
     def held(self) -> contextlib.AbstractContextManager:
         """A context in which no other process trains here; removes what a killed one left."""

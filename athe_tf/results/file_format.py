@@ -70,6 +70,9 @@ class LessCommonOptions:
         gt=0,
         after="max_examples",
     )
+    jit_compile: bool = option(
+        False, "Compile attacks with XLA, for batches of one size; for accelerators, slow on CPUs."
+    )
 
 
 # A type, what else must hold, and how messages call it: "expected ..., received ...".

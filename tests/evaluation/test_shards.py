@@ -69,6 +69,23 @@ def test_a_shard_is_a_result_of_its_own_images(three, whole):
         assert f"shard {number}/3 only" in result.warnings[-1] and result.checks == []
 
 
+def test_devices_that_round_differently_are_named_when_shards_are_merged(tmp_path, monkeypatch):
+    settings = {"attacks": ["fgsm"]}
+    other = "NVIDIA A100, TF32: yes, deterministic: no"
+    for number in (1, 2):
+        if number == 2:
+            monkeypatch.setattr("athe_tf.evaluation.state_folder.computed_on", lambda: other)
+        (recorded,) = shard_of(tmp_path, number, 2, **settings).settings["computed_on"]
+        assert (recorded == other) == (number == 2)
+    merged = merge(tmp_path, 2, **settings)
+    assert len(merged.settings["computed_on"]) == 2
+    (warning,) = [one for one in merged.warnings if getattr(one, "id", "") == "several-devices"]
+    assert other in warning and "round differently" in warning
+    # A shard that is resumed on another device has both.
+    monkeypatch.undo()
+    assert len(shard_of(tmp_path, 2, 2, **settings).settings["computed_on"]) == 2
+
+
 def test_seconds_of_the_shards_are_added(three):
     merged = merge(three[0], 3)
     assert merged["swift"].seconds == pytest.approx(sum(result["swift"].seconds for result in three[1]))

@@ -34,7 +34,7 @@ from athe_tf.models.digest import identify, source_of
 from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import InputError, cause
+from athe_tf.utils.errors import InputError, NotApplicable, cause, first_line
 from athe_tf.utils.images_and_labels import check_classes
 
 # Streams of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and
@@ -78,6 +78,7 @@ class RunSpec:
     progress: Callable | None = None
     max_passes: int | None = None
     precomputed: Precomputed | None = None
+    jit_compile: bool = False
 
 
 def run(task: RunSpec, state=None) -> AttackResult:
@@ -241,16 +242,22 @@ class _Stage:
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
 
         def worker(victim, device=None):
-            function = self.attack.compiled(victim, task.x.shape, "run_round")
+            size = min(task.batch_size, len(task.x)) if task.jit_compile else None
+            function = self.attack.compiled(victim, task.x.shape, "run_round", size=size)
 
             def one_batch(batch):
+                count, batch = len(batch), batch if size is None else np.resize(batch, size)
                 rows = images[batch]
                 number = rounds[batch] if self.schedule.rounds_in_parallel else rounds[batch[0]]
                 names, number = tf.constant(task.ids[rows], tf.int64), tf.constant(number, tf.int32)
                 memory = [] if self.memory is None else [tf.constant(self.memory[rows])]
                 with contextlib.nullcontext() if device is None else tf.device(device):
                     x, y = tf.constant(task.x[rows]), tf.constant(task.y[rows])
-                    return function(x, y, names, seed, number, *memory)
+                    try:
+                        found = function(x, y, names, seed, number, *memory)
+                    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+                        raise (error if size is None else not_compiled(error)) from error
+                return RoundResult(*(None if value is None else value[:count] for value in found))
 
             return one_batch
 
@@ -288,6 +295,11 @@ class _Stage:
             result.rounds[rows] = self.stage.first + number + 1
             solved.append(rows[found.success])
         return np.concatenate(solved)
+
+
+def not_compiled(error: Exception) -> NotApplicable:
+    """Why XLA cannot run an attack."""
+    return NotApplicable(f"XLA cannot compile it: {first_line(error)}. Leave jit_compile out.")
 
 
 def even_batches(rows: np.ndarray, batch_size: int, streams: int) -> list[np.ndarray]:

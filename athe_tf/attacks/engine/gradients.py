@@ -52,11 +52,16 @@ def finite_gradient(gradient):
     `faults` has two columns, 0 or 1 for each image: a gradient that was not finite, and one that was zero.
     """
     gradient = existing_gradient(gradient)
-    finite = tf.cast(tf.math.is_finite(gradient), gradient.dtype)
     length = tf.reduce_sum(tf.abs(flat(gradient)), axis=1)
-    faults = tf.stack([~tf.math.is_finite(length), length == 0], axis=1)
-    # Four times as fast as `tf.where`.
-    return tf.math.multiply_no_nan(gradient, finite), tf.cast(faults, tf.int32)
+    finite = tf.math.is_finite(length)
+    faults = tf.stack([~finite, length == 0], axis=1)
+
+    def repaired():
+        # Four times as fast as `tf.where`.
+        return tf.math.multiply_no_nan(gradient, tf.cast(tf.math.is_finite(gradient), gradient.dtype))
+
+    gradient = tf.cond(tf.reduce_all(finite), lambda: tf.identity(gradient), repaired)
+    return gradient, tf.cast(faults, tf.int32)
 
 
 def existing_gradient(gradient):
