@@ -5,6 +5,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable
 
+import keras
 import numpy as np
 
 from athe_tf.attacks.gradient import PGD
@@ -185,7 +186,7 @@ class Run:
         attack = f"{config.validation_attack}, {config.norm} {format_number(config.epsilon)}"
         line = callbacks.EpochLine(config.epochs, self.progress, self.write, attack)
         if self.bar:
-            found.append(line)
+            found += [keras.callbacks.ProgbarLogger(), line]  # the line comes when the bar is complete
             return contextlib.nullcontext()
         heartbeat = Heartbeat(self.write, lambda: line.status)
         line.write = heartbeat.write

@@ -70,6 +70,17 @@ def given(config, name: str) -> bool:
     return getattr(config, name) != type(config).__dataclass_fields__[name].default
 
 
+def depends_on_epochs(config) -> str | None:
+    """Why the first epochs of a run would be others if it had more of them; `None` if they would not."""
+    if config.lr_schedule not in ("constant", "piecewise", "multistep"):
+        return f"--lr_schedule={config.lr_schedule} ends with the last epoch"
+    if config.epsilon_schedule != "constant":
+        return f"--epsilon_schedule={config.epsilon_schedule} depends on the number of epochs"
+    if config.framework_options.takes_updates:
+        return f"the framework '{config.framework}' depends on the number of epochs"
+    return None
+
+
 def check_framework(config) -> None:
     """Refuses what the framework cannot do, and what would have no effect."""
     known = training.options_of(config.framework).__dataclass_fields__
