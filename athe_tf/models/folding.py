@@ -78,7 +78,7 @@ class _Folder:
 
     def _batch_norm(self, layer: BatchNorm) -> None:
         scale, shift = affine_form(layer)
-        conv = self.before.get(id(layer.input))
+        conv: Any = self.before.get(id(layer.input))
         if _is_convolution(conv) and len(self.after[id(conv.output)]) == 1:
             self.behind[conv] = scale, shift
             self.calls[layer] = _unchanged
