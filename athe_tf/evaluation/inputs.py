@@ -14,7 +14,7 @@ from athe_tf.models.digest import identify
 from athe_tf.models.gradient_sources import majority_of, wrong_passes
 from athe_tf.models.victim import Victim
 from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.errors import InputError, cause, check
 from athe_tf.utils.images_and_labels import check_images, checked_batch
 
 # Names of images and labels in the dictionaries of TensorFlow Datasets, and how many images are read at once.
@@ -60,23 +60,30 @@ def _collect(data: tf.data.Dataset, max_examples: int | None):
         "The data set never ends. Expected each image once. Remove dataset.repeat(), or set max_examples.",
     )
     images, labels = spec
-    if images.shape.rank is None:  # only an element tells
-        images, labels = next(iter(data), spec)
-    if images.shape.rank == 3 and labels.shape[:1] != images.shape[:1]:  # one image, not a batch
-        pairs = pairs.batch(BATCH)
     found, count = [], 0
     try:
+        if images.shape.rank is None:  # only an element tells
+            images, labels = next(iter(data), spec)
+        check(
+            images.shape.rank in (None, 3, 4) and (images.dtype.is_floating or images.dtype.is_integer),
+            "Expected images of shape [H, W, C] in a tf.data.Dataset, or batches of them. Received: shape "
+            f"{images.shape}, dtype {images.dtype.name}. Decode them with dataset.map(...).",
+        )
+        if images.shape.rank == 3 and labels.shape[:1] != images.shape[:1]:  # one image, not a batch
+            pairs = pairs.batch(BATCH)
         for batch in pairs:
             found.append([part.numpy() for part in batch])
             count += len(found[-1][1])
             if max_examples is not None and count >= max_examples:
                 break
-    except tf.errors.InvalidArgumentError as error:
-        raise InputError(
-            f"The data set cannot be read: {first_line(error)}. Expected images of one size. Resize them."
-        ) from error
-    check(count > 0, "There are no images: the data set is empty.")
-    x, y = (np.concatenate(parts)[:max_examples] for parts in zip(*found, strict=True))
+        check(count > 0, "There are no images: the data set is empty.")
+        x, y = (np.concatenate(parts)[:max_examples] for parts in zip(*found, strict=True))
+    except (tf.errors.OpError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        sizes = any(word in str(error) for word in ("shape", "dimension"))
+        remedy = "Expected images of one size. Resize them" if sizes else "Mend its pipeline"
+        raise InputError(f"The data set cannot be read: {cause(error)}. {remedy}.") from error
     if x.dtype == np.uint8:
         check_images(x)
         x = x / np.float32(255)

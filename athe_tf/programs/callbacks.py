@@ -396,8 +396,9 @@ class NotFiniteError(InputError):
     """A loss or a weight is not finite; the last backup was written before that."""
 
     def __init__(self, trainer, what: str):
-        step = int(np.asarray(trainer.optimizer.iterations))
+        # What XLA compiles is checked after the update.
+        step = int(np.asarray(trainer.optimizer.iterations)) + (not trainer.jit_compile)
         super().__init__(
-            f"Training stopped at step {step + 1}: {what} is not a number. The last good backup and the best "
+            f"Training stopped at step {step}: {what} is not a number. The last good backup and the best "
             "model are kept. A lower --learning_rate, or a larger --batch_size, usually helps."
         )

@@ -210,7 +210,7 @@ SLIPS = (
     Slip(
         "R32",
         HERE + "llr.py",
-        "tf.stop_gradient(x_adv - x)",
+        "tf.stop_gradient(tf.cast(x_adv, x.dtype) - x)",
         "x_adv",
         (LLR + "test_llr_and_its_second_order_gradient_equal_the_formula",),
     ),

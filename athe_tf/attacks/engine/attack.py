@@ -264,6 +264,8 @@ class Attack(ReprFromArguments):
         self.check_victim(victim)
         self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
+        if gradient_health.collecting():  # an eager training step, which sees nothing of what is compiled
+            return self.craft(victim, x, y, ids, rng.fold(seed))
         return self.compiled(victim, x.shape, "craft", y)(x, y, ids, seed)
 
     def run(
@@ -299,8 +301,8 @@ class Attack(ReprFromArguments):
             max_passes: Largest number of forward and backward passes per image. An image whose next round
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
-            jit_compile: Compile the rounds by XLA, for batches of exactly `batch_size` images in which images
-                that are done keep their place. The same result up to rounding; for accelerators.
+            jit_compile: Compile the rounds by XLA, for batches of exactly one size, in which images that are
+                done keep their place. The same result up to rounding; for accelerators.
         """
         check_integer("batch_size", batch_size, 1)
         vars(self)["_used"] = True

@@ -34,7 +34,7 @@ from athe_tf.models.digest import identify, source_of
 from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import InputError, NotApplicable, first_line
+from athe_tf.utils.errors import InputError, NotApplicable, cause, first_line
 from athe_tf.utils.images_and_labels import check_classes
 
 # Streams of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and
@@ -88,11 +88,11 @@ def run(task: RunSpec, state=None) -> AttackResult:
     """
     attack, victim, precomputed, schedule = task.attack, task.victim, task.precomputed, task.attack.schedule
     first = slice(task.batch_size)
-    told = schedule.check_model(victim, task.x[first], task.y[first], precomputed)
     if precomputed is None:
         result, _ = clean_pass(victim, task.x, task.y, task.batch_size, attack.succeeded)
     else:
         result = AttackResult.before(task.x, precomputed.correct if attack.targeted else ~precomputed.correct)
+    told = schedule.check_model(victim, task.x[first], task.y[first], precomputed)
     members = schedule.members(victim)
     for member in members:
         if victim not in member._compiled:  # else it was checked before
@@ -242,7 +242,7 @@ class _Stage:
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
 
         def worker(victim, device=None):
-            size = task.batch_size if task.jit_compile else None
+            size = min(task.batch_size, len(task.x)) if task.jit_compile else None
             function = self.attack.compiled(victim, task.x.shape, "run_round", size=size)
 
             def one_batch(batch):
@@ -404,9 +404,38 @@ def clean_pass(
 
 
 def clean_logits(victim: Victim, x, batch_size: int):
-    """Yields `(start, logits)` over a set of images, through one compiled pass."""
-    for start in range(0, len(x), batch_size):
-        yield start, victim.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
+    """Yields `(start, logits)` over a set of images, through one compiled pass.
+
+    Raises `InputError` with what helps if the model cannot be called with them.
+    """
+    try:
+        for start in range(0, len(x), batch_size):
+            part = tf.convert_to_tensor(x[start : start + batch_size], tf.float32)
+            yield start, victim.compiled_logits(part)
+    except InputError:
+        raise
+    except Exception as error:
+        what = f"The model '{victim.name}' cannot be called with images of shape {x.shape[1:]}: "
+        told, one = "the channels are in the wrong place. ", np.asarray(x[:1])
+        if _takes(victim, one.transpose(0, 3, 1, 2)):
+            told += "Wrap it: lambda x: model(tf.transpose(x, [0, 3, 1, 2]))."
+        elif _takes(victim, one.transpose(0, 2, 3, 1)):
+            told += "Move the channels of the images to the end: images.transpose(0, 2, 3, 1)."
+        elif _takes(victim, one.astype(np.uint8)):
+            told = "it takes uint8, and integers have no gradient. Call its network on floats."
+        else:
+            remedy = "Use the data set that it was trained on, with images of the same size."
+            raise InputError(f"{what}{cause(error)}. {remedy}") from error
+        raise InputError(f"{what}{told}") from error
+
+
+def _takes(victim: Victim, images) -> bool:
+    """Whether a model can be called with these images."""
+    try:
+        victim._logits(tf.convert_to_tensor(images))
+    except Exception:
+        return False
+    return True
 
 
 def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None:
