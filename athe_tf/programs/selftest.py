@@ -31,9 +31,8 @@ class SelftestConfig(DeviceOptions):
     def __post_init__(self):
         check_folder(self, "output")
         check_options(self, flag)
-        for name in self.only:
-            if name not in CHECKS:
-                raise unknown_name("check", name, CHECKS)
+        for name in set(self.only) - set(CHECKS):
+            raise unknown_name("check", name, CHECKS)
         check(
             self.distribution != "multi_worker",
             "The self-test is about one machine. Received: --distribution=multi_worker. Run it on each.",

@@ -89,17 +89,18 @@ class Machine:
     def train(self, trainer, config: TrainConfig, steps: int, start: int = 0, on=None) -> np.ndarray:
         """All weights in one vector, after some steps from step `start` on."""
         stream = config.stream_settings | {"start_step": start}
-        batches = (on or self.devices).train_dataset(self.splits.train, **stream)
-        trainer.fit(batches, steps_per_epoch=steps, verbose=0, shuffle=False)
-        return weights_of(trainer)
+        if steps:
+            batches = (on or self.devices).train_dataset(self.splits.train, **stream)
+            trainer.fit(batches, steps_per_epoch=steps, verbose=0, shuffle=False)
+        return np.concatenate([np.ravel(np.asarray(weight, "float64")) for weight in trainer.net.weights])
 
     def update(self, config: TrainConfig, on: Distribution | None = None) -> np.ndarray:
         """By how much one step changes the weights."""
         key = (str(config), on is self.cpu)
         if key not in self.updates:
             trainer = self.trainer(config, on)
-            before = weights_of(trainer)
-            self.updates[key] = self.train(trainer, config, 1, on=on) - before
+            before, after = (self.train(trainer, config, steps, on=on) for steps in (0, 1))
+            self.updates[key] = after - before
         return self.updates[key]
 
     def compared(self, name: str, framework="trades", limit: float = ROUNDING, **changes) -> Finding:
@@ -108,11 +109,6 @@ class Machine:
         error = self.update(self.settings(framework, **changes)) - exact
         distance = float(np.linalg.norm(error) / np.linalg.norm(exact))
         return Finding(name, f"{distance:.1e} (limit {limit:g})", distance <= limit)
-
-
-def weights_of(trainer) -> np.ndarray:
-    """All weights in one vector."""
-    return np.concatenate([np.ravel(np.asarray(weight, "float64")) for weight in trainer.net.weights])
 
 
 def frameworks(machine: Machine) -> Iterator[Finding]:
@@ -211,8 +207,8 @@ def speed(machine: Machine) -> Iterator[Finding]:
     rates: list[float] = []
     for label in ("plain Keras", "PGD-AT (10 steps)"):
         with machine.devices.scope():
-            net: Any = models.build(name, num_classes=10, input_shape=x.shape[1:])
-            trainer = training.PGDAT(net, "pgd-10", epsilon=8 / 255) if rates else net
+            trainer: Any = models.build(name, num_classes=10, input_shape=x.shape[1:])
+            trainer = training.PGDAT(trainer, "pgd-10", epsilon=8 / 255) if rates else trainer
             loss = None if rates else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
             trainer.compile("sgd", loss=loss, jit_compile=False)
         trainer.fit(batches, steps_per_epoch=1, verbose=0, shuffle=False)
