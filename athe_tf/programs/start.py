@@ -5,7 +5,8 @@ import importlib
 import sys
 
 _NAMES = (
-    "analyze", "evaluate", "export", "import_model", "import_torch", "report", "reproduce", "selftest", "train",
+    "analyze", "evaluate", "export", "import_model", "import_torch", "report", "reproduce", "selftest",
+    "train",
 )  # fmt: skip
 
 

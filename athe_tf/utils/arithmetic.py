@@ -20,13 +20,7 @@ def make_deterministic() -> None:
 
 
 def arithmetic() -> dict[str, str]:
-    """What decides how results are rounded, by names for the user.
-
-    Example:
-
-    >>> sorted(arithmetic())
-    ['TF32', 'deterministic', 'device']
-    """
+    """What decides how results are rounded, by names for the user."""
     on_gpu, words = bool(tf.config.get_visible_devices("GPU")), {True: "yes", False: "no"}
     tf32 = on_gpu and tf.config.experimental.tensor_float_32_execution_enabled()
     # The kernels of a CPU give the same bits anyway; see `repeatable`.
