@@ -69,11 +69,7 @@ def action(config: SelftestConfig, extra: dict) -> int:
     return 1 if failed else 0
 
 
-EXAMPLES = """
-bin/selftest --output=selftest.json
-bin/selftest --devices=0,1
-bin/selftest --cpu_replicas=2
-"""
+EXAMPLES = "bin/selftest --output=selftest.json\nbin/selftest --cpu_replicas=2"
 SUMMARY = "tests the devices of this machine: numbers, resume, mixed precision, XLA, attacks and speed."
 PROGRAM = Program("bin/selftest", SUMMARY, EXAMPLES, SelftestConfig, action)
 main = PROGRAM.run
