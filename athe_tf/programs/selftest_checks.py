@@ -26,11 +26,8 @@ from athe_tf.training.options import FRAMEWORKS, OPTIONS
 from athe_tf.utils import arithmetic
 from athe_tf.utils.errors import InputError, NotApplicable, described, first_line
 
-#: The largest accepted difference of two updates of all weights, relative to the length of the update.
-ROUNDING, DOUBLE, HALF = 1e-3, 1e-9, 0.2
-#: The largest accepted share of images whose flag depends on the device.
-FLAGS = 0.02
-# Fixed steps, adaptive steps, targets, a boundary attack, a black-box one, and ours.
+#: The largest accepted difference of two updates, relative to their length; and share of flags that differ.
+ROUNDING, DOUBLE, HALF, FLAGS = 1e-3, 1e-9, 0.2, 0.02
 ATTACKS = ("pgd-10", "apgd-ce-10", "apgd-t-10", "fab-t-10", "square-100", "cr")
 EPSILON, BATCH, IMAGES = 0.5, 32, 96
 
