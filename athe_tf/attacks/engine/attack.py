@@ -264,6 +264,8 @@ class Attack(ReprFromArguments):
         self.check_victim(victim)
         self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
+        if gradient_health.collecting():  # an eager training step, which sees nothing of what is compiled
+            return self.craft(victim, x, y, ids, rng.fold(seed))
         return self.compiled(victim, x.shape, "craft", y)(x, y, ids, seed)
 
     def run(
