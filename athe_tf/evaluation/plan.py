@@ -10,7 +10,7 @@ from athe_tf.attacks.gradient import PGD
 from athe_tf.attacks.square import Square
 from athe_tf.evaluation import evaluator
 from athe_tf.evaluation.attack_run import PlannedAttack, make_plan
-from athe_tf.evaluation.inputs import EvaluationInputs, read_images
+from athe_tf.evaluation.inputs import EvaluationInputs, open_images
 from athe_tf.evaluation.model_diagnosis import logarithms
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.models.victim import Victim
@@ -37,7 +37,7 @@ def plan_evaluation(victim: Victim, data, options: EvaluationOptions, **given) -
         common.attacks or chosen.attacks, epsilon, norm, published=chosen.epsilon, epsilons=options.epsilons,
         logit_scale=options.logit_scale, others=others, margin=evaluator._margin_of(victim, options),
     )  # fmt: skip
-    images, labels = read_images(data, common.max_examples, victim.num_classes)
+    images, labels = open_images(data, common.max_examples, victim.num_classes)
     victim = logarithms(victim) if options.probabilities else victim
     inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, common.seed, common.batch_size)
     evaluator._check_inputs(inputs, chosen, plan, options)

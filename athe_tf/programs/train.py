@@ -110,7 +110,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
 
     distribution = initialize(settings, write=print_line)
     with warnings_as_lines("bin/train"):
-        splits = make_splits(config)
+        splits = make_splits(config, workdir.files)
     try:
         train(config, splits, workdir, sys.stdout.isatty(), print_line, distribution)
     except WorkerLost as error:
