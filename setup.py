@@ -115,6 +115,7 @@ setup(
             "athe-tf-import_torch=athe_tf.programs.start:import_torch",
             "athe-tf-report=athe_tf.programs.start:report",
             "athe-tf-reproduce=athe_tf.programs.start:reproduce",
+            "athe-tf-selftest=athe_tf.programs.start:selftest",
         ]
     },
 )
