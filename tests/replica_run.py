@@ -25,7 +25,7 @@ from athe_tf.attacks.engine import driver
 from athe_tf.data import ImageSet, Splits
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.victim import replicated_victim
-from athe_tf.programs import build, selftest
+from athe_tf.programs import build, selftest_checks
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
@@ -239,12 +239,12 @@ def compiled_crafting(distribution):
 
 def selftest_of(distribution):
     """What the self-test says of these replicas, and of replicas that keep their gradients for themselves."""
-    machine, found = selftest.Machine(distribution), {}
+    machine, found = selftest_checks.Machine(distribution), {}
     own = mock.patch.object(keras.optimizers.Optimizer, "_all_reduce_sum_gradients", lambda self, each: each)
     for name, context in (("as_it_is", contextlib.nullcontext()), ("without_reduction", own)):
-        machine._updates = {key: value for key, value in machine._updates.items() if key[1]}
+        machine.updates = {key: value for key, value in machine.updates.items() if key[1]}
         with context:
-            findings = selftest.run_checks(machine, ("replicas",))
+            findings = selftest_checks.run_checks(machine, ("replicas",), print)
         found[f"selftest/{name}"] = [one.passed for one in findings]
     tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     return found | {"selftest/deterministic": [arithmetic.is_op_determinism_enabled(), tf32]}

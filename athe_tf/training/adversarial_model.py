@@ -595,7 +595,7 @@ class AdversarialModel(ModelWithStepLogs):
         # Per image: the last batch may be smaller on one replica, or padded with images of weight zero.
         self.loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, x.dtype)), sample_weight)
         y = most_probable(y)
-        self.clean_accuracy.update_state(y, logits, sample_weight)
+        self.clean_accuracy.update_state(unless_nan(y, logits), logits, sample_weight)
         logged = ["loss", "clean_accuracy"]
         if self.validation_attack is not None:
             # A metric counts the batches, because Keras resets metrics at the beginning of an evaluation.
@@ -606,7 +606,8 @@ class AdversarialModel(ModelWithStepLogs):
             images = tf.cast(x, tf.float32)
             with self.validated.counting(self.validation_attack.threat.epsilon):
                 x_adv = self.validation_attack(victim, images, y, ids=replicas.positions(x), seed=seed)
-            self.robust_accuracy.update_state(y, net(x_adv, training=False), sample_weight)
+            adversarial = net(x_adv, training=False)
+            self.robust_accuracy.update_state(unless_nan(y, adversarial), adversarial, sample_weight)
             logged.append("robust_accuracy")
         return self._logs(x, y, logits, sample_weight, logged)
 
@@ -644,10 +645,17 @@ def is_column(values) -> bool:
     return values.shape.rank in (None, 1) or values.shape[1:] == (1,)
 
 
+def unless_nan(y, logits):
+    """The labels, and -1 where logits are not finite: `argmax` of NaN is class 0, which is no prediction."""
+    return tf.where(tf.reduce_all(tf.math.is_finite(logits), axis=-1), y, -1)
+
+
 def checked_weights(weights, count):
     """The same sample weights; an error unless there are `count` of them, finite and not negative."""
     weights, size = tf.cast(weights, tf.float32), tf.size(weights)
     rule = "Expected one sample weight per image, of shape [batch] or [batch, 1]. Received: "
+    known = [tf.get_static_value(each) for each in (size, count)]
+    check(None in known or known[0] == known[1], f"{rule}{known[0]} weights for {known[1]} images.")
     weights = checked(weights, size == count, rule, size, " weights for ", count, " images.")
     low, high = tf.reduce_min(weights), tf.reduce_max(weights)
     # False for NaN.

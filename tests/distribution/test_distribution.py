@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from athe_tf.distribution import cluster
+from athe_tf.distribution import cluster, strategy
 from athe_tf.distribution.cluster import Cluster, expand_hosts, find_cluster, wait_for_workers
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.distribution.strategy import Distribution, initialize, pad_batch
@@ -230,6 +230,16 @@ def test_a_malformed_tf_config_is_refused_with_an_example(text, message):
     with pytest.raises(InputError, match=message) as caught:
         DistributionSettings("multi_worker").resolve({"TF_CONFIG": text})
     assert '"10.0.0.1:2222"' in str(caught.value) and text[:500] in str(caught.value)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_deterministic_run_is_so_before_it_computes_anything(deterministic, monkeypatch):
+    settings = TrainConfig(deterministic=deterministic, distribution="one").distribution_settings()
+    calls = []
+    monkeypatch.setattr(strategy, "make_deterministic", lambda: calls.append("deterministic"))
+    monkeypatch.setattr(strategy.tf.config, "set_visible_devices", lambda *_: calls.append("devices"))
+    initialize(settings)
+    assert calls == ["deterministic"] * deterministic + ["devices"]
 
 
 def test_workers_have_one_cpu_replica_each():

@@ -264,6 +264,8 @@ class Attack(ReprFromArguments):
         self.check_victim(victim)
         self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
+        if gradient_health.collecting():  # an eager training step, which sees nothing of what is compiled
+            return self.craft(victim, x, y, ids, rng.fold(seed))
         return self.compiled(victim, x.shape, "craft", y)(x, y, ids, seed)
 
     def run(
@@ -299,8 +301,8 @@ class Attack(ReprFromArguments):
             max_passes: Largest number of forward and backward passes per image. An image whose next round
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
-            jit_compile: Compile the rounds by XLA, for batches of exactly `batch_size` images in which images
-                that are done keep their place. The same result up to rounding; for accelerators.
+            jit_compile: Compile the rounds by XLA, for batches of exactly one size, in which images that are
+                done keep their place. The same result up to rounding; for accelerators.
         """
         check_integer("batch_size", batch_size, 1)
         vars(self)["_used"] = True
@@ -314,10 +316,7 @@ class Attack(ReprFromArguments):
         return driver.run(task, state)
 
     def compiled(self, victim: Victim, shape, which: str, y=None, size: int | None = None):
-        """`run_round` or `craft`, compiled once for a victim and a shape of images, for any batch size.
-
-        With a `size`, by XLA for batches of exactly this size.
-        """
+        """`run_round` or `craft`, compiled once for a victim and a shape of images; with a `size`, by XLA."""
         functions = self._compiled.setdefault(victim, {})
         labels = tf.TensorSpec(
             [size, *([] if y is None else y.shape[1:])], tf.int32 if y is None else y.dtype
@@ -338,7 +337,6 @@ class Attack(ReprFromArguments):
                 with whole_batches() if size else contextlib.nullcontext():
                     return method(reference(), x, y, ids, rng.fold(seed), *more)
 
-            # `None` leaves the choice to TensorFlow, as without the argument.
             function = tf.function(called, autograph=False, jit_compile=True if size else None)
             seed = tf.TensorSpec([], tf.int64)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
