@@ -56,7 +56,7 @@ _ONE_STEP = (
     "digits_fast_at.flags", "--guard_drop=0", "--start=zero", "--epochs=40", "--learning_rate=0.2"
 )  # fmt: skip
 _FROM = (
-    "cifar_fast_at.flags --model=wrn-10-1 --max_train_examples=16000 --validation_size=500 --epochs=3 "
+    "cifar_fast_at.flags --model=wrn-10-1 --max_train_examples=8000 --validation_size=200 --epochs=2 "
     "--guard_drop=0 --learning_rate=0.2 --initial_model=fast_at_seed{}"
 )
 #: Flags of the models that are trained here; the last epoch counts, not the best.
@@ -395,9 +395,14 @@ def attack_of(kind, epsilon: float) -> Attack:
     return athe_tf.attacks.get(kind, epsilon=epsilon) if isinstance(kind, str) else kind(epsilon)
 
 
+def file_of(name: str, column: str, state: pathlib.Path) -> pathlib.Path:
+    """Where the state folder has a cell."""
+    return state / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.{column}.json"
+
+
 def measured(name: str, column: str, make, images: dict, state: pathlib.Path, batch_size: int) -> dict | None:
     """What the attacks of a cell found, from the state folder once it is there; `None` without any."""
-    file = state / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.{column}.json"
+    file = file_of(name, column, state)
     if file.exists():
         return json.loads(file.read_text())
     row = make()
@@ -443,9 +448,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--state", type=pathlib.Path, required=True, help="a folder for models and results")
     parser.add_argument("--rows", default=".*", help="a regular expression: only rows whose name matches")
-    parser.add_argument("--columns", default=",".join(MEASURED), help="only these are measured")
+    parser.add_argument(
+        "--columns", default=",".join(MEASURED), help="only these are measured, and what is known is printed"
+    )
     parser.add_argument("--images", type=int, default=300)
-    parser.add_argument("--cifar_images", type=int, default=200)
+    parser.add_argument("--cifar_images", type=int, default=300)
     parser.add_argument("--batch_size", type=int, default=300)
     parser.add_argument("--data_dir")
     arguments = parser.parse_args()
@@ -459,12 +466,13 @@ def main() -> None:
             splits = athe_tf.data.load(dataset, data_dir=arguments.data_dir)
             images[dataset] = splits.test.arrays(count)
     found: dict[str, dict] = {name: {} for name in chosen}
-    for column in columns:
+    for column in MEASURED:
         for name, make in chosen.items():
+            if column not in columns and not file_of(name, column, arguments.state).exists():
+                continue
             cell = measured(name, column, make, images, arguments.state, arguments.batch_size)
             found[name] |= {column: cell} if cell else {}
-    if "swift" not in columns:
-        return
+    found = {name: cells for name, cells in found.items() if "swift" in cells}
     told = ("truth", "swift above it", "warnings", "holds")
     head = ("model", "images", *COLUMNS, *told, *(f"passes: {one}" for one in ("swift", "autoattack")))
     print(table([head, *(line(name, cells) for name, cells in found.items())]), "\n")
