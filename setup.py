@@ -13,8 +13,8 @@ VERSION = re.search(
 
 
 def description() -> str:
-    """README.md without links into the repository, which lead nowhere on other pages, such as PyPI's."""
-    text = (HERE / "README.md").read_text()
+    """README.md without pictures and links of the repository, which lead nowhere on pages such as PyPI's."""
+    text = re.sub(r"!\[[^\]]*\]\((?!https?://).*\)\n\n", "", (HERE / "README.md").read_text())
     return re.sub(r"\[([^\]]+)\]\((?!https?://)([^)#]+)[^)]*\)", r"\1 (`\2`)", text)
 
 
@@ -89,6 +89,8 @@ setup(
         "torch": ["torch>=2.6", "safetensors>=0.5"],
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "tf2onnx>=1.16.1"],
         "litert": ["ai-edge-litert>=2.0"],
+        # The site, `make docs`.
+        "docs": ["sphinx>=8", "myst-nb>=1.3", "furo>=2025.7", "sphinx-copybutton>=0.5.2"],
         # Shows what --tensorboard logs; setuptools because it imports pkg_resources.
         "tensorboard": ["tensorboard>=2.18", "setuptools<81"],
         # Some benchmarks and comparisons also use PyTorch, if it is installed; see docs/attacks.md.
@@ -113,6 +115,7 @@ setup(
             "athe-tf-import_torch=athe_tf.programs.start:import_torch",
             "athe-tf-report=athe_tf.programs.start:report",
             "athe-tf-reproduce=athe_tf.programs.start:reproduce",
+            "athe-tf-selftest=athe_tf.programs.start:selftest",
         ]
     },
 )

@@ -48,16 +48,20 @@ MOMENTUM = 0.95 / 0.85
 @contextlib.contextmanager
 def modules_of(folder):
     """Context in which the modules of a checkout can be imported."""
-    before = set(sys.modules)
-    with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in MISSING}):
-        sys.path.insert(0, str(folder))
-        try:
-            yield
-        finally:
-            sys.path.remove(str(folder))
-    for name in set(sys.modules) - before:
-        if name.partition(".")[0] in ("core", "gowal21uncovering", "fast_at", "utils", "models"):
+    before = dict(sys.modules)
+    sys.modules.update({name: mock.MagicMock() for name in MISSING})
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        # What PyTorch imports late cannot be imported twice, and stays.
+        for name in set(sys.modules) - before.keys():
+            if name.partition(".")[0] in ("core", "gowal21uncovering", "fast_at", "utils", "models"):
+                del sys.modules[name]
+        for name in MISSING:
             del sys.modules[name]
+        sys.modules.update({name: before[name] for name in MISSING if name in before})
 
 
 def one_cycle(rate, steps, rise) -> float:

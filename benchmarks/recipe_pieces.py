@@ -2,6 +2,7 @@
 
     python -m benchmarks.recipe_pieces runs/pieces --data_dir=DIR --plan
     python -m benchmarks.recipe_pieces runs/pieces --data_dir=DIR
+    python -m benchmarks.recipe_pieces results/recipe_pieces --show results/cifar10_study/fast_at_seed0
 
 The budget is that of `results/cifar10_mini`: WRN-10-1 and the passes of 10 epochs of FastAT. For each head:
 
@@ -12,7 +13,8 @@ The budget is that of `results/cifar10_mini`: WRN-10-1 and the passes of 10 epoc
 Validation images, under PGD-10, choose; test images are seen by the last stage alone. Every run and every
 evaluation is a command, printed before it starts, and resumes when it was interrupted: give the same command
 again. `--plan` prints those that are left and do not depend on the results of others.
-`--stages=pieces`, `--heads=linear` and `--images=5000` make it shorter.
+`--stages=pieces`, `--heads=linear`, `--epochs=2`, `--images=5000` and `--precision` make it shorter.
+`--show` prints what the runs in folders have reached, and starts none.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir
@@ -71,6 +74,8 @@ class Run:
         if not options_of(framework)().attack_has_labels:
             chosen.pop("attack_smoothing", None)
         chosen["epochs"] = max(1, round(self.options.epochs * PASSES["fast_at"] / PASSES[framework]))
+        if self.options.precision:
+            chosen["precision"] = self.options.precision
         flags = [f"--{name}={str(value).lower()}" for name, value in chosen.items()]
         if self.options.images:
             flags.append(f"--max_train_examples={self.options.images}")
@@ -167,20 +172,41 @@ def planned(options) -> list[list[str]]:
     return commands
 
 
+def show(folders: Iterable[str]) -> None:
+    """Prints the runs in folders that are finished, those of one budget together, the best first."""
+    plain = {recipe.removeprefix("cifar_"): f"{head}_none" for head, recipe in RECIPES.items()}
+    rows = []
+    for path in (path for folder in folders for path in pathlib.Path(folder).rglob("best.json")):
+        config = json.loads(path.with_name("config.json").read_text())
+        name = path.parent.name.rpartition("_seed")[0]
+        head, _, pieces = plain.get(name, name.replace("_plain", "_none")).partition("_")
+        valid = f"{100 * json.loads(path.read_text())['value']:.1f}"
+        budget = f"{config['epochs']} epochs, {config['precision']}"
+        rows.append((budget, head, pieces.replace("_", " "), config["seed"], valid))
+    rows.sort(key=lambda row: (*row[:2], -float(row[4]), row[3]))
+    print(table([("budget", "head", "pieces", "seed", "robust validation accuracy, %"), *rows]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", help="folder of the runs")
-    parser.add_argument("--data_dir", required=True, help="TensorFlow Datasets' folder with cifar10")
+    parser.add_argument("--data_dir", help="TensorFlow Datasets' folder with cifar10")
     parser.add_argument("--heads", default="linear,he", type=lambda text: text.split(","))
     parser.add_argument("--stages", default=",".join(STAGES), type=lambda text: text.split(","))
     parser.add_argument("--seeds", default="0,1,2", type=lambda text: [int(s) for s in text.split(",")])
     parser.add_argument("--epochs", default=EPOCHS, type=int)
     parser.add_argument("--images", type=int, help="training images, to try it")
     parser.add_argument("--test_images", default=1000, type=int)
+    parser.add_argument("--precision", help="of all runs, as bin/train takes it")
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--show", nargs="*", metavar="FOLDER", help="further folders of runs")
     options = parser.parse_args()
+    if options.show is not None:
+        return show([options.folder, *options.show])
+    if not options.data_dir:
+        parser.error("--data_dir is required to train")
     options.folder = str(pathlib.Path(options.folder).absolute())
     if options.plan:
         alone = [Run(options, head, p, 0) for head in options.heads for p in ((), *((p,) for p in PIECES))]

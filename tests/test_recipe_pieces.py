@@ -11,7 +11,7 @@ from benchmarks import recipe_pieces as pieces
 @pytest.fixture
 def options(tmp_path):
     given = {"folder": str(tmp_path), "data_dir": "D", "heads": ["linear", "he"], "stages": pieces.STAGES}
-    return argparse.Namespace(**given, seeds=[0, 1], epochs=10, images=None, test_images=1000)
+    return argparse.Namespace(**given, seeds=[0, 1], epochs=10, images=None, precision=None, test_images=1000)
 
 
 def test_every_piece_is_a_run_that_would_start_at_equal_passes(options):

@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,32 @@ from athe_tf.utils.registry import import_optional
 
 # Protocol buffers, and so ONNX files, end here; larger models keep their weights beside the file.
 _LARGEST_FILE = 2**31 - 1
+_FLOATS = {"FLOAT": "float32", "FLOAT16": "float16", "DOUBLE": "float64"}
 _REMEDY = "Export the classifier again, from one batch of images to one of logits."
+
+
+class ImageLayout(NamedTuple):
+    """How a file takes images.
+
+    Attributes:
+        shape: Height, width and channels of an image.
+        channels_first: Whether the channels come before the pixels.
+        sizes: The shape of the input; `None` for a batch of any size.
+    """
+
+    shape: tuple[int, int, int]
+    channels_first: bool
+    sizes: tuple[int | None, ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether it takes one image at a time."""
+        return self.sizes[0] is not None
+
+    @property
+    def batched(self) -> bool:
+        """Whether the first axis is that of a batch, of any size or of one image."""
+        return self.sizes[0] in (None, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,51 +53,54 @@ class OnnxGraph:
         nodes: The operations, in the order in which they are computed.
         constants: The arrays of the file by name.
         images: The name of the input.
-        shape: Height, width and channels of an image.
-        channels_first: Whether its input is `[N, C, H, W]`.
-        single: Whether it takes one image at a time.
+        layout: How it takes images.
+        dtype: The type of its input.
         output: The name of the output.
     """
 
     nodes: Sequence[Node]
     constants: dict[str, np.ndarray]
     images: str
-    shape: tuple[int, int, int]
-    channels_first: bool
-    single: bool
+    layout: ImageLayout
+    dtype: str
     output: str
 
 
-def image_layout(path, shape: Sequence) -> tuple[bool, bool, tuple[int, int, int]]:
-    """What an input of this shape takes: channels first? one image at a time? height, width, channels.
+def image_layout(path, shape: Sequence) -> ImageLayout:
+    """How an input of this shape takes images; a size that is not known is no positive number.
 
-    A size that is not known is no positive number. `InputError` for what are no images.
+    Gray images may lack the axis of their channel, or be flattened if they are squares. `InputError` for what
+    are no images.
 
     Example:
 
     >>> image_layout("net.onnx", ["N", 3, 32, 32])
-    (True, False, (32, 32, 3))
+    ImageLayout(shape=(32, 32, 3), channels_first=True, sizes=(None, 3, 32, 32))
     """
-    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
-    known = len(sizes) == 4 and None not in sizes[1:]
+    sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in shape)
+    batched = len(sizes) == 4 or sizes[:1] in ((None,), (1,))
+    batch, rest = (sizes[0], sizes[1:]) if batched else (1, sizes)
+    long = [size for size in rest if size != 1]
+    if len(long) == 1 and long[0] is not None and long[0] >= 16 and math.isqrt(long[0]) ** 2 == long[0]:
+        rest = (math.isqrt(long[0]),) * 2
+    elif len(rest) == 3 and len(long) == 2 and not batched:
+        rest = tuple(long)
+    rest = (*rest, 1) if len(rest) == 2 else rest
     check(
-        known,
-        f"'{path}' takes inputs of shape {sizes}. Expected: images, [batch, channels, height, width] or "
-        "[batch, "
-        "height, width, channels], and only the size of the batch may be open. Export it with images of a "
-        "fixed size.",
+        len(rest) == 3 and None not in rest,
+        f"'{path}' takes inputs of shape {list(sizes)}. Expected: images, [batch, channels, height, width] "
+        "or [batch, height, width, channels], and only the size of the batch may be open; or a flattened "
+        "square of gray pixels. Export it with images of a fixed size.",
     )
-    batch, *rest = sizes
     check(
         batch in (None, 1),
         f"'{path}' takes exactly {batch} images at a time. Expected: any number, or 1. Export it with a "
         "batch of 1.",
     )
-    channels = [size in (1, 3) for size in (rest[0], rest[2])]
-    if channels[0] == channels[1]:
-        channels[0] = rest[1] == rest[2]
     a, b, c = (int(size or 0) for size in rest)
-    return channels[0], batch == 1, (b, c, a) if channels[0] else (a, b, c)
+    first, last = a in (1, 3), c in (1, 3)
+    first = b == c if first == last else first
+    return ImageLayout((b, c, a) if first else (a, b, c), first, sizes)
 
 
 def check_ends(path, inputs: Sequence, outputs: Sequence) -> None:
@@ -118,8 +146,9 @@ def _graph(onnx, path: pathlib.Path, model, constants: dict[str, np.ndarray]) ->
     check_ends(path, inputs, graph.output)
     tensor = inputs[0].type.tensor_type
     kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
-    check(kind == "FLOAT", f"'{path}' takes inputs of type {kind}. Expected: FLOAT. {_REMEDY}")
-    channels_first, single, shape = image_layout(path, [one.dim_value for one in tensor.shape.dim])
+    known = kind in _FLOATS
+    check(known, f"'{path}' takes inputs of type {kind}. Expected: {', '.join(_FLOATS)}. {_REMEDY}")
+    layout = image_layout(path, [one.dim_value for one in tensor.shape.dim])
     opset = max([one.version for one in model.opset_import if one.domain in ("", "ai.onnx")], default=1)
     nodes, names = [], {inputs[0].name, *constants}
     for index, one in enumerate(graph.node):
@@ -139,7 +168,7 @@ def _graph(onnx, path: pathlib.Path, model, constants: dict[str, np.ndarray]) ->
         nodes.append(Node(one.op_type, tuple(one.input), tuple(one.output), attributes, opset, name))
     output = graph.output[0].name
     check(output in names, f"No node of '{path}' writes its output '{output}'. {_REMEDY}")
-    return OnnxGraph(nodes, constants, inputs[0].name, shape, channels_first, single, output)
+    return OnnxGraph(nodes, constants, inputs[0].name, layout, _FLOATS[kind], output)
 
 
 def _attribute(onnx, path: pathlib.Path, attribute) -> Any:

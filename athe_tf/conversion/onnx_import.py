@@ -10,8 +10,8 @@ import numpy as np
 
 from athe_tf.conversion.onnx_file import OnnxGraph, read_onnx
 from athe_tf.conversion.onnx_layer import layer_of
-from athe_tf.conversion.onnx_lowering import LoweredGraph, lower
-from athe_tf.utils.errors import check, unreadable_model
+from athe_tf.conversion.onnx_lowering import LoweredGraph, classes_of, lower
+from athe_tf.utils.errors import InputError, check, unreadable_model
 from athe_tf.utils.registry import import_optional
 
 # The largest difference of logits between onnxruntime and Keras, relative to their spread: rounding is below.
@@ -54,16 +54,24 @@ def import_onnx(
     graph: OnnxGraph, logits: Callable[[np.ndarray], np.ndarray], name: str = "model"
 ) -> ImportedOnnx:
     """Does what `from_onnx` does, and says how far the model is from what `logits` computes."""
-    net = _model(graph, lower(graph), name)
-    images = np.random.default_rng(0).random([_RANDOM_IMAGES, *graph.shape], "float32")
-    difference = relative_difference(np.asarray(net(images, training=False)), logits(images))
-    check(
-        difference <= _TOLERANCE,
-        f"The Keras model of '{name}' differs from the file by {difference:.2g} of the spread of its "
-        "logits, more than "
-        f"{_TOLERANCE:g}: it is not used. Export the model again with a free size of the batch.",
-    )
-    return ImportedOnnx(net, difference)
+    layout = graph.layout
+    images = np.random.default_rng(0).random([_RANDOM_IMAGES, *layout.shape], "float32")
+    failure = InputError()
+    # What was exported for one image is computed for a batch at once, or if it cannot be, image by image.
+    for one_by_one in (False, True)[not layout.batched : 1 + layout.single]:
+        try:
+            net = _model(graph, name, one_by_one)
+            difference = relative_difference(np.asarray(net(images, training=False)), logits(images))
+            check(
+                difference <= _TOLERANCE,
+                f"The Keras model of '{name}' differs from the file by {difference:.2g} of the spread of its "
+                f"logits, more than {_TOLERANCE:g}: it is not used. Export the model again with a free size "
+                "of the batch.",
+            )
+            return ImportedOnnx(net, difference)
+        except InputError as error:
+            failure = failure if failure.args else error
+    raise failure
 
 
 def relative_difference(logits: np.ndarray, expected: np.ndarray) -> float:
@@ -90,28 +98,38 @@ def onnx_logits(
     runtime = import_optional("onnxruntime", f"onnxruntime is needed to open '{path}'. {remedy}")
     graph = graph or read_onnx(path)
     options = runtime.SessionOptions()
-    options.log_severity_level = 3  # its warnings are about the writer of the file
+    options.log_severity_level = 4  # warnings are about the writer of the file, errors are raised
     try:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise unreadable_model(path, error) from error
 
+    layout = graph.layout
+
+    def run(part: np.ndarray) -> np.ndarray:
+        sizes: Any = (len(part), *layout.sizes[1:]) if layout.batched else layout.sizes
+        try:
+            found = session.run(None, {graph.images: part.reshape(sizes)})[0]
+        except Exception as error:
+            raise unreadable_model(path, error) from error
+        return found.reshape(len(part), -1) if classes_of(list(found.shape), len(part)) else found
+
     def logits(images: np.ndarray) -> np.ndarray:
         images = np.ascontiguousarray(
-            images.transpose(0, 3, 1, 2) if graph.channels_first else images, "float32"
+            images.transpose(0, 3, 1, 2) if layout.channels_first else images, graph.dtype
         )
-        parts = np.split(images, len(images)) if graph.single and len(images) > 1 else [images]
-        return np.concatenate([session.run(None, {graph.images: part})[0] for part in parts])
+        parts = np.split(images, len(images)) if layout.single and len(images) > 1 else [images]
+        return np.concatenate([run(part) for part in parts]).astype("float32")
 
     return logits
 
 
-def _model(graph: OnnxGraph, lowered: LoweredGraph, name: str) -> keras.Model:
+def _model(graph: OnnxGraph, name: str, one_by_one: bool) -> keras.Model:
     """The model of a graph; a linear last layer becomes a `Dense`, so that its features are known."""
-    lowered, kernel, bias = _without_head(lowered)
-    images = keras.Input(graph.shape, name="image")
+    lowered, kernel, bias = _without_head(lower(graph, 1) if one_by_one else lower(graph))
+    images = keras.Input(graph.layout.shape, name="image")
     width = lowered.classes if kernel is None else len(kernel)
-    features = layer_of(lowered, graph.images, graph.channels_first, width)(images)
+    features = layer_of(lowered, graph, width, one_by_one)(images)
     name = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
     if kernel is None:
         return keras.Model(images, features, name=name)
@@ -139,6 +157,7 @@ def _without_head(lowered: LoweredGraph) -> tuple[LoweredGraph, Any, Any]:
     if (
         kernel is None
         or kernel.ndim != 2
+        or kernel.dtype != np.float32
         or not plain
         or not known
         or last.inputs[0] in constants

@@ -1,14 +1,16 @@
 """`OnnxLayer`: the operations of an ONNX file as one Keras layer, with its weights; a config and no code."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from athe_tf.conversion.onnx_file import OnnxGraph
 from athe_tf.conversion.onnx_lowering import LoweredGraph, check_operators
-from athe_tf.conversion.onnx_operators import Node, Value, compute, first
+from athe_tf.conversion.onnx_operators import Node, Value, compute, entered, first
 
 # Operators whose constants are settings, and part of the config; so are single numbers.
 _WITH_SETTINGS = ("Clip", "Pad", "Resize", "Upsample")
@@ -31,12 +33,28 @@ class OnnxLayer(keras.layers.Layer):
         channels_first: Whether the graph takes `[N, C, H, W]`.
         output: The name of the output.
         width: The number of features or logits of an image.
+        image_sizes: The shape of the input; `None` for the batch.
+        image_dtype: Its type. Defaults to float32.
+        one_by_one: Whether the graph computes one image at a time. Defaults to `False`.
     """
 
     def __init__(
-        self, nodes, constants, sizes, weights_like, images, channels_first, output, width, **kwargs
+        self,
+        nodes,
+        constants,
+        sizes,
+        weights_like,
+        images,
+        channels_first,
+        output,
+        width,
+        image_sizes,
+        image_dtype="float32",
+        one_by_one=False,
+        **kwargs,
     ):
         super().__init__(**kwargs)
+        self.image_sizes, self.image_dtype, self.one_by_one = image_sizes, image_dtype, one_by_one
         self.nodes, self.constants, self.sizes = nodes, constants, sizes
         self.weights_like, self.images, self.channels_first = weights_like, images, channels_first
         self.output_name, self.width = output, width
@@ -60,21 +78,35 @@ class OnnxLayer(keras.layers.Layer):
         }
 
     def call(self, images):
+        found = self._mapped(images) if self.one_by_one else self._computed(images)
+        return tf.reshape(tf.cast(found, tf.float32), [-1, self.width])
+
+    @functools.cached_property
+    def _mapped(self):
+        def mapped(images):
+            # The gradient of a change of shape is a tensor, and not slices with their places.
+            images = tf.reshape(images, [-1, *images.shape[1:]])
+            return tf.vectorized_map(lambda image: self._computed(image[tf.newaxis]), images)
+
+        return tf.function(mapped, autograph=False, reduce_retracing=True)
+
+    def _computed(self, images):
         batch = tf.shape(images)[0]
         known: dict[str, Any] = dict(self._constants)
         known |= {name: Value(tf.convert_to_tensor(weight)) for name, weight in self._weights.items()}
         known |= {name: [-n * batch if n < 0 else n for n in sizes] for name, sizes in self.sizes.items()}
-        known[self.images] = Value(last=images) if self.channels_first else Value(images)
+        known[self.images] = entered(images, self.channels_first, self.image_sizes, self.image_dtype)
         for node in self._nodes:
             results = compute(node, *(known[name] if name else None for name in node.inputs))
             known.update(zip(node.outputs, results, strict=False))
-        return tf.ensure_shape(first(known[self.output_name]), [None, self.width])
+        return first(known[self.output_name])
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.width)
 
     def get_config(self):
-        names = ("nodes", "constants", "sizes", "weights_like", "images", "channels_first", "width")
+        names = ["nodes", "constants", "sizes", "weights_like", "images", "channels_first", "width"]
+        names += ["image_sizes", "image_dtype", "one_by_one"]
         return (
             super().get_config()
             | {name: getattr(self, name) for name in names}
@@ -82,14 +114,14 @@ class OnnxLayer(keras.layers.Layer):
         )
 
 
-def layer_of(lowered: LoweredGraph, images: str, channels_first: bool, width: int) -> OnnxLayer:
+def layer_of(lowered: LoweredGraph, graph: OnnxGraph, width: int, one_by_one: bool) -> OnnxLayer:
     """The layer of a graph, built, with its weights.
 
     Args:
-        lowered: The graph.
-        images: The name of its input.
-        channels_first: Whether it takes `[N, C, H, W]`.
+        lowered: The operations that it computes.
+        graph: The graph in the file, for its input.
         width: The number of outputs for an image.
+        one_by_one: Whether they are computed for one image at a time.
     """
     fixed = {
         node.inputs[place]
@@ -110,9 +142,9 @@ def layer_of(lowered: LoweredGraph, images: str, channels_first: bool, width: in
     }
     like = [[name, list(array.shape), array.dtype.name, name not in fixed] for name, array in arrays.items()]
     nodes = [list(dataclasses.astuple(node)) for node in lowered.nodes]
-    layer = OnnxLayer(
-        nodes, constants, lowered.sizes, like, images, channels_first, lowered.output, width, name="onnx"
-    )
+    layout = graph.layout
+    ends = graph.images, layout.channels_first, lowered.output, width, layout.sizes, graph.dtype, one_by_one
+    layer = OnnxLayer(nodes, constants, lowered.sizes, like, *ends, name="onnx")
     layer.build(None)
     for name, array in arrays.items():
         layer._weights[name].assign(array)

@@ -21,6 +21,7 @@ from athe_tf.conversion.onnx_operators import (
     Node,
     Value,
     compute,
+    entered,
     first,
     kernel_last,
     reshaped,
@@ -55,29 +56,43 @@ class LoweredGraph:
     rows: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def lower(graph: OnnxGraph) -> LoweredGraph:
-    """Computes what does not depend on the images, and keeps the rest."""
+def lower(graph: OnnxGraph, count: int = _BATCH) -> LoweredGraph:
+    """Computes what does not depend on the images, and keeps the rest: for a batch, or for 1 image."""
     check_operators(graph.nodes)
     lowered = LoweredGraph([], {}, {}, graph.output)
+    layout = graph.layout
 
     def follow(images):
         values: dict[str, Any] = dict(graph.constants)
-        values[graph.images] = Value(last=images) if graph.channels_first else Value(images)
+        values[graph.images] = entered(images, layout.channels_first, layout.sizes, graph.dtype)
         for node in graph.nodes:
-            _follow(node, values, graph.single, lowered)
+            _follow(node, values, layout.single and count == _BATCH, lowered)
         shape = shape_of(values[graph.output])
         sizes = ["batch" if size == _BATCH else size for size in shape]
+        lowered.classes = classes_of(shape, count)
         check(
-            len(sizes) == 2 and sizes[0] == "batch" and (shape[1] or 0) > 1,
+            lowered.classes > 1,
             f"The output '{graph.output}' has the shape {sizes}. Expected: [batch, classes], the logits. "
             "Export the classifier again, from images to logits.",
         )
-        lowered.classes = int(shape[1])
 
     # Symbolic: nothing is computed but constants, outside of this function.
-    spec = tf.TensorSpec([_BATCH, *graph.shape], tf.float32)
+    spec = tf.TensorSpec([count, *layout.shape], tf.float32)
     tf.function(follow, autograph=False).get_concrete_function(spec)
     return _without_unused(lowered)
+
+
+def classes_of(shape: Sequence, count: int) -> int:
+    """The number of logits in an output of this shape for `count` images; 0 if it has no row of them.
+
+    Example:
+
+    >>> classes_of([8, 10, 1, 1], 8), classes_of([10], 1), classes_of([8, 3, 10], 8)
+    (10, 10, 0)
+    """
+    rest = list(shape[1:] if shape[:1] == [count] and len(shape) > 1 else shape if count == 1 else [])
+    known = None not in rest and len([size for size in rest if size != 1]) == 1
+    return math.prod(rest) if known else 0
 
 
 def check_operators(nodes: Sequence[Node]) -> None:

@@ -109,6 +109,16 @@ def shape_of(value) -> list:
     return value.shape if isinstance(value, Value) else list(np.shape(value))
 
 
+def entered(images, channels_first: bool, sizes, dtype: str) -> Value:
+    """Images `[N, H, W, C]` as the input of a graph, of these sizes."""
+    images = tf.cast(images, dtype)
+    height, width, channels = images.shape[1:]
+    if tuple(sizes[1:]) == ((channels, height, width) if channels_first else (height, width, channels)):
+        return Value(last=images) if channels_first else Value(images)
+    images = Value(last=images).first if channels_first else images
+    return Value(tf.reshape(images, [-1, *sizes[1:]] if sizes[0] in (None, 1) else sizes))
+
+
 #: From the name of an operator to the function that computes it.
 OPERATORS: dict[str, Callable] = {}
 
@@ -329,6 +339,9 @@ def _convolution(node: Node, x, weight, bias=None):
     images, groups, count = last(x), node.get("group", 1), len(kernel.shape) - 2
     strides, dilations, pads = _window(node, images.shape[1:-1], kernel.shape[:count])
     images, kernel = _padded(images, pads), _dilated(kernel, dilations)
+    if max(kernel.shape[:count]) == 1 < max(strides):
+        # TensorFlow 2.21 with oneDNN overwrites foreign memory in the gradient of such narrow kernels.
+        images, strides = images[:, *(slice(None, None, step) for step in strides)], [1] * count
     inputs, outputs = int(kernel.shape[-2]) * groups, int(kernel.shape[-1])
     if groups > 1 and groups == inputs and count == 2 and len(set(strides)) == 1:
         sides = kernel.shape[:2]
@@ -759,8 +772,11 @@ def _pad(node: Node, x, pads=None, value=None, axes=None):
 
 @operator("DepthToSpace")
 def _depth_to_space(node: Node, x):
-    node.require(node.get("mode", "DCR") == "DCR", "has the mode CRD")
-    return Value(last=tf.nn.depth_to_space(last(x), node.get("blocksize")))
+    images, size = last(x), node.get("blocksize")
+    if node.get("mode", "DCR") == "CRD":  # the channels come before the places in a block
+        order = np.arange(images.shape[-1]).reshape(-1, size * size).T
+        images = tf.gather(images, np.ravel(order), axis=-1)
+    return Value(last=tf.nn.depth_to_space(images, size))
 
 
 @operator("SpaceToDepth")

@@ -65,7 +65,7 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
     if path.suffix == ".onnx":
         graph = read_onnx(path)
         run = onnx_logits(path, graph)
-        classes = _classes_of(path, run, graph.shape)
+        classes = _classes(path, list(run(np.zeros([1, *graph.layout.shape], "float32")).shape))
         try:
             twin = import_onnx(graph, run, path.stem)
             source = victim_of(twin.net).replace(scale=card.get("scale") or 1.0)
@@ -82,15 +82,6 @@ def open_runtime_model(path: str | pathlib.Path) -> Victim:
     known: dict[str, Any] = {"name": path.name, "facts": card, "digest": lambda: digest, "source": source}
     scale = card.get("scale") or 1.0
     return Victim(logits, scale=scale, num_classes=classes, differentiable=False, **known)
-
-
-def _classes_of(path: pathlib.Path, run: Callable, shape: tuple[int, int, int]) -> int:
-    """The number of classes of a file, by a call."""
-    try:
-        found = run(np.zeros([1, *shape], "float32"))
-    except Exception as error:
-        raise unreadable_model(path, error) from error
-    return _classes(path, list(found.shape))
 
 
 def _litert(path: pathlib.Path) -> tuple[Callable, int]:
@@ -112,10 +103,11 @@ def _litert(path: pathlib.Path) -> tuple[Callable, int]:
         f"'{path}' takes inputs of type {kind}. Expected: float32 images in [0, 1]. Convert it with float32 "
         "inputs; weights and activations may have fewer bits.",
     )
-    first = image_layout(path, size)[0]
+    layout = image_layout(path, size)
     check(
-        not first,
-        f"'{path}' takes inputs of shape {size}. Channels come first in it: convert it with channels last.",
+        layout.sizes[1:] == layout.shape and not layout.channels_first,
+        f"'{path}' takes inputs of shape {size}. Expected: [batch, height, width, channels]. Convert it with "
+        "channels last.",
     )
     classes = _classes(path, logits[0]["shape_signature"].tolist())
     lock, shape = threading.Lock(), None

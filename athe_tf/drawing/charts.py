@@ -106,8 +106,13 @@ def _bar(bar: Bar, top: float, row: float, left: float, scale: float):
 
 def column_chart(labels: Sequence[str], groups: Sequence[tuple], title: str, x_title: str) -> Markup:
     """Vertical bars at each label, one of every group `(name, series, shares)`; `None` is no bar."""
-    ticks = [(position + 0.5, label) for position, label in enumerate(labels)]
-    plot = Plot(Axis(0, len(labels), ticks, x_title), share_axis(""), title)
+    room = int(0.9 * WIDTH / len(labels) / LETTER)
+    crowded = max(map(len, labels)) > room
+    # Long labels are in two lines, in turn, and take the place of the title.
+    texts = [one if len(one) < 2 * room else one[: 2 * room - 2] + "…" for one in labels]
+    ticks = [(position + 0.5, label) for position, label in enumerate(texts)]
+    axis = Axis(0, len(labels), ticks, "" if crowded else x_title, lines=1 + crowded)
+    plot = Plot(axis, share_axis(""), title)
     width = 0.8 / len(groups)
     for number, (name, series, shares) in enumerate(groups):
         for position, (label, share) in enumerate(zip(labels, shares, strict=True)):

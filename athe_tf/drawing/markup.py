@@ -11,6 +11,8 @@ from typing import Any
 
 from athe_tf.version import __version__
 
+# Characters of the name of a row that stays on one line.
+SHORT = 26
 # Elements without an end tag.
 VOID = ("br", "img", "meta")
 
@@ -62,7 +64,7 @@ def _cell(column: int, value, numeric_from: int) -> Markup:
     if isinstance(value, Markup) and value.startswith("<td"):
         return value
     if column == 0:
-        return tag("th", value, scope="row")
+        return tag("th", value, scope="row", class_="short" if len(str(value)) <= SHORT else None)
     return tag("td", value, class_="number" if column >= numeric_from else None)
 
 
@@ -106,7 +108,7 @@ def page(title: str, opening: Sequence[Markup], sections: Sections, subject, kin
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", style()),
+        tag("style", style(), Markup("@page { margin: 14mm; }")),
     )
     # Inline, because the style sheet only applies inside `.athe-tf`.
     framed = tag("div", tag("main", *parts, class_=kind), class_="athe-tf")

@@ -21,12 +21,13 @@ SMALLEST = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """The range of an axis, its ticks as `(value, text)`, and its title."""
+    """The range of an axis, its ticks as `(value, text)`, its title, and in how many lines the texts are."""
 
     low: float
     high: float
     ticks: Sequence[tuple[float, str]]
     title: str = ""
+    lines: int = 1
 
     def position(self, value):
         """The position of a value, or of each of an array, from 0 to 1."""
@@ -130,8 +131,9 @@ class Plot:
             at = self.y(value)
             self.add("line", x1=self.left, x2=right, y1=_short(at), y2=_short(at), class_="grid")
             self.text(self.left - 6, at + 4, text, text_anchor="end")
-        for value, text in self.x_axis.ticks:
-            self.text(self.x(value), floor + 17, text, text_anchor="middle")
+        for number, (value, text) in enumerate(self.x_axis.ticks):
+            line = number % self.x_axis.lines
+            self.text(self.x(value), floor + 17 + 15 * line, text, text_anchor="middle")
         self.add("line", x1=self.left, x2=right, y1=floor, y2=floor, class_="axis")
         if self.x_axis.title:
             middle = (self.left + right) / 2

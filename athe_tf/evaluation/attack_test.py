@@ -24,7 +24,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.layers.cosine_dense import CosineDense
-from athe_tf.models.gradient_sources import last_dense_layer, replaced_calls
+from athe_tf.models.gradient_sources import last_dense_layer, replaced_calls, taken_apart
 from athe_tf.models.victim import Victim
 from athe_tf.threat import ThreatModel, flat, threat_model
 from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
@@ -71,7 +71,8 @@ def try_attacks(
     if not climbing or not inputs.epsilon:
         raise NotApplicable("no attack of this evaluation follows gradients at its epsilon.")
     rows = rows[: max(min(IMAGES, budget // (INNER + 1 + 50)), 1)]
-    readout = ReadOut.fit(inputs, rows)
+    with taken_apart(victim):
+        readout = ReadOut.fit(inputs, rows)
     rows, binary = rows[readout.kept], readout.victim(victim)
     if not len(rows):
         raise NotApplicable("the features of no image can be separated.")
@@ -209,12 +210,8 @@ def at_last_layer(victim: Victim, head, function: Callable, x):
         features = tf.cast(features, x.dtype)
         return function(x, tf.math.l2_normalize(features, axis=-1) if unit else features)
 
-    try:
-        with replaced_calls([(head, replaced)]):
-            return victim.logits(x)
-    except (ValueError, tf.errors.InvalidArgumentError):
-        reason = f"what '{victim.name}' does behind its last layer needs all classes."
-        raise NotApplicable(reason) from None
+    with replaced_calls([(head, replaced)]):
+        return victim.logits(x)
 
 
 def features_of(victim: Victim, head) -> Callable:

@@ -22,7 +22,7 @@ from athe_tf.attacks.engine.model_checks import SATURATED_MARGIN
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.attack_test import try_attacks
 from athe_tf.evaluation.inputs import EvaluationInputs
-from athe_tf.models.gradient_sources import layers_without_gradient
+from athe_tf.models.gradient_sources import layers_without_gradient, taken_apart
 from athe_tf.results.attack_outcome import AttackOutcome
 from athe_tf.utils.errors import InputError, NoGradients, NotApplicable
 
@@ -314,7 +314,8 @@ def attacks_are_strong_enough(probe: SanityProbe) -> Check:
 def layers_have_gradients(probe: SanityProbe) -> Check:
     """Rounding, argmax and the like pass no gradient, so that attacks do not see what is before them."""
     rows, victim = probe.rows[:8], probe.inputs.victim.source
-    names = layers_without_gradient(victim, probe.inputs.images[rows], probe.inputs.labels[rows])
+    with taken_apart(victim):
+        names = layers_without_gradient(victim, probe.inputs.images[rows], probe.inputs.labels[rows])
     probe.queries, probe.gradients = probe.queries + len(rows), probe.gradients + len(rows)
     if not names:
         return Check(PASSED, "Gradients pass through every layer.")

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from athe_tf.utils.digests import text_digest, update
+from athe_tf.utils.digests import array_digest, text_digest, update
 from athe_tf.utils.keras_compat import all_layers
 
 # Packages whose classes and functions are described by their names and settings.
@@ -56,9 +56,9 @@ def keras_digest(model: keras.Model) -> str | None:
         # Without the optimizer and the loss that it was compiled with.
         config = {name: whole[name] for name in ("class_name", "config")}
         digest = hashlib.sha256(_as_text(config).encode())
-        for layer in layers:
-            if is_third_party(type(layer)):
-                _add_foreign_layer(digest, layer)
+        if any(is_third_party(type(layer)) for layer in layers):
+            for layer in layers:
+                digest.update(_as_text(_described(layer)).encode())
     except Exception:  # a layer from elsewhere may have no config, or none that works
         return None
     for variable in model.weights:
@@ -103,20 +103,29 @@ def keras_state(model: keras.Model) -> list | None:
     return state
 
 
-def _value_state(value):
-    """The value itself where it can change in place, else the object; `LookupError` if neither is known."""
+def _class_or_code(value):
+    """The function or class itself, or the class of an object."""
+    return value if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) else type(value)
+
+
+def _known_object(value) -> _Same:
+    """The object; `LookupError` if what it computes is not known."""
+    if is_third_party(_class_or_code(value)) and not isinstance(value, np.generic):
+        raise LookupError
+    return _Same(value)
+
+
+def _value_state(value, of_object=_known_object):
+    """The value itself where it can change in place, else `of_object` of it."""
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
     if isinstance(value, (list, tuple)):
-        return [_value_state(item) for item in value]
+        return [_value_state(item, of_object) for item in value]
     if isinstance(value, dict):
-        return {name: _value_state(item) for name, item in value.items()}
+        return {name: _value_state(item, of_object) for name, item in value.items()}
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes()
-    named = value if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) else type(value)
-    if is_third_party(named) and not isinstance(value, np.generic):
-        raise LookupError
-    return _Same(value)
+        return array_digest(value)
+    return of_object(value)
 
 
 def is_third_party(thing: Any) -> bool:
@@ -134,13 +143,42 @@ def source_of(attack_class: type) -> dict[str, str]:
         return {}
 
 
-def _add_foreign_layer(digest, layer) -> None:
-    """Adds the class of a layer from elsewhere, and the arrays that it keeps in attributes."""
-    digest.update(inspect.getsource(type(layer)).encode())
-    for name, value in sorted(vars(layer).items()):
-        if isinstance(value, (np.ndarray, tf.Variable)) or (tf.is_tensor(value) and hasattr(value, "numpy")):
-            digest.update(f"{name}\n".encode())
-            update(digest, value)
+def _described(layer) -> dict:
+    """A layer beside or inside layers from elsewhere, whose configs need not contain it, as JSON.
+
+    Of a layer from elsewhere: its code, the values that this reads, and those that the layer keeps. Raises
+    `LookupError` for an object that these do not describe.
+    """
+    if not is_third_party(type(layer)):
+        return {} if isinstance(layer, keras.Model) else keras.saving.serialize_keras_object(layer)
+    package, seen = type(layer).__module__.partition(".")[0], set()
+
+    def code(value):
+        if isinstance(value, (keras.Variable, tf.Variable, tf.Tensor, np.generic)):
+            return array_digest(value)
+        value = inspect.unwrap(getattr(value, "fget", getattr(value, "__func__", value)))
+        named = _class_or_code(value)
+        if isinstance(value, (keras.layers.Layer, types.ModuleType)) or not is_third_party(named):
+            return named.__qualname__
+        if named is not value:
+            raise LookupError
+        if value in seen:
+            return value.__qualname__
+        seen.add(value)
+        if value.__module__.partition(".")[0] != package:
+            return inspect.getsource(value)
+        if isinstance(value, type):
+            read = {name: each for name, each in vars(value).items() if not name.startswith("__")}
+            read["bases"] = value.__bases__
+        else:
+            read = {**inspect.getclosurevars(value).nonlocals, **inspect.getclosurevars(value).globals}
+        return [inspect.getsource(value), _value_state(read, code)]
+
+    # Without what Keras keeps in every layer and model.
+    own = {*vars(keras.Model(name="any")), "optimizer", "history", "stop_training"}
+    private = ("_self_", "_compile", "_eval")
+    kept = {name: each for name, each in vars(layer).items() if not (name in own or name.startswith(private))}
+    return {"class": code(type(layer)), "kept": _value_state(kept, code)}
 
 
 def _as_text(config: dict) -> str:

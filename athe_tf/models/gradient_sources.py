@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.victim import Victim, victim_of
-from athe_tf.utils.errors import NotApplicable, check
+from athe_tf.utils.errors import InputError, NotApplicable, cause, check
 from athe_tf.utils.keras_compat import all_layers
 from athe_tf.utils.registry import import_object, unknown_name
 
@@ -43,6 +43,22 @@ def replaced_calls(calls: Sequence[tuple[Any, Callable]]) -> Iterator[None]:
             object.__delattr__(layer, "call")
             if call is not None:
                 object.__setattr__(layer, "call", call)
+
+
+@contextlib.contextmanager
+def taken_apart(victim: Victim) -> Iterator[None]:
+    """Raises `NotApplicable` in place of an error of layers that cannot be called one by one.
+
+    Layers inside a `tf.function` have no values outside, and some know the shape that the last one must have.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise NotApplicable(
+            f"'{victim.name}' cannot be taken apart by its layers: {cause(error)}."
+        ) from error
 
 
 def straight_through(model, layers: Sequence[str] | Mapping[str, Callable | None]) -> Victim:
@@ -83,7 +99,7 @@ def straight_through(model, layers: Sequence[str] | Mapping[str, Callable | None
         return f"{found}, straight through {through}" if plain and found is not None else None
 
     changes: dict[str, Any] = {"name": f"{victim.name}, straight through {through}", "digest": digest}
-    found = victim.replace(source=_within(victim.source, calls, **changes))
+    found = victim.replace(source=with_calls(victim.source, calls, **changes))
     found.copies = {device: straight_through(copy, layers) for device, copy in victim.copies.items()}
     return found
 
@@ -99,7 +115,7 @@ def _passed_through(name: str, function: Callable, call: Callable, x, *args, **k
     return passed + tf.stop_gradient(tf.cast(output, passed.dtype) - passed)
 
 
-def _within(victim: Victim, calls: Sequence[tuple[Any, Callable]], **changes) -> Victim:
+def with_calls(victim: Victim, calls: Sequence[tuple[Any, Callable]], **changes) -> Victim:
     """The same victim, with other calls of some layers and further changes."""
 
     def called(function):

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 
 import keras
-import tensorflow as tf
 
 from athe_tf import attacks, data, models, training
 from athe_tf.data.names import CROPS_ORIGINALS, in_memory_only
@@ -24,12 +23,12 @@ from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import values_of
 
 
-def make_splits(config: TrainConfig):
-    """The data set, with the extra training images."""
+def make_splits(config: TrainConfig, cache=None):
+    """The data set, with the extra training images; `cache` is as for `athe_tf.data.load`."""
     # Random crops are of the original images, and not of what was resized to fit in memory.
     resized = config.image_size is not None and not in_memory_only(config.dataset)
     streamed = True if resized and config.augmentation in CROPS_ORIGINALS else None
-    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed)
+    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed, cache=cache)
     config.check_size(splits.image_shape)
     if config.max_train_examples is not None and splits.train is not None:
         count = min(config.max_train_examples, len(splits.train))
@@ -65,16 +64,6 @@ def dtype_policy(name: str):
         yield
     finally:
         keras.config.set_dtype_policy(before)
-
-
-def check_compilation(config: TrainConfig) -> None:
-    """Refuses XLA with several replicas, whose collective operations TensorFlow does not compile."""
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    check(
-        not config.jit_compile or replicas == 1,
-        f"XLA compiles the step of one replica. Received: --jit_compile with {replicas} replicas. Leave "
-        "--jit_compile out, or use --distribution=one.",
-    )
 
 
 def make_attack(config: TrainConfig):
@@ -152,7 +141,6 @@ def make_step_schedule(config: TrainConfig, updates_per_epoch: int) -> PerEpoch 
 def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
     check_precision(config.precision)
-    check_compilation(config)
     net = make_net(config, splits)
     if config.sync_batch_norm:
         synchronize(net)

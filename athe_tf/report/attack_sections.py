@@ -10,7 +10,7 @@ from athe_tf.drawing.markup import Markup, details, join, notes, shaded, side_by
 from athe_tf.drawing.plot import share_axis
 from athe_tf.report.comparison import CLEAN as CLEAN_COLUMN
 from athe_tf.report.comparison import WORST as WORST_COLUMN
-from athe_tf.report.comparison import difference
+from athe_tf.report.comparison import Difference, difference
 from athe_tf.report.format import count, decimal, interval_text, percent, points, sentence
 from athe_tf.report.gate import against
 from athe_tf.report.reading import SavedEvaluation
@@ -133,13 +133,18 @@ def baseline(evaluation: SavedEvaluation) -> list[Markup]:
     ]
     head = ("accuracy in %", "before", "after", "change in points")
     about = f"The baseline is {evaluation.baseline.result.model}. Worst case: {found.text}."
+    grid = table(head, rows, caption="Before and after, on the same images")
+    return [tag("p", about), grid, *changed_sides(found)]
+
+
+def changed_sides(found: Difference, where: str = "") -> list[Markup]:
+    """The positions of the images that changed sides, folded."""
     changed = [("Newly broken images", found.broken), ("Newly robust images", found.rescued)]
-    folded = [
-        details(f"{name}: {len(which)}", tag("p", ", ".join(map(str, which))))
+    return [
+        details(f"{name}{where}: {len(which)}", tag("p", ", ".join(map(str, which))))
         for name, which in changed
         if which
     ]
-    return [tag("p", about), table(head, rows, caption="Before and after, on the same images"), *folded]
 
 
 def conversion(evaluation: SavedEvaluation) -> list[Markup]:

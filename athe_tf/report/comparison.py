@@ -32,6 +32,8 @@ MEASURED_BY = {
 }
 # Characters of a label, of the head of a column, and of a line on the terminal.
 LABEL, HEAD, LINE = 60, 40, 160
+#: Positions of images that changed sides, at most, in a line.
+MOST_IMAGES = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,9 +138,14 @@ class Difference:
             parts.append(f"p = {self.p_value:.2g}")
         return f"{100 * self.value:+.2f} points ({', '.join(parts)})"
 
+    @property
+    def changed(self) -> str:
+        """How many images changed sides, and the positions of the first ones."""
+        sides = ("newly broken", self.broken), ("newly robust", self.rescued)
+        return ", ".join(f"{plural(len(one), 'image')} {side}{first_few(one)}" for side, one in sides)
+
     def __str__(self) -> str:
-        changed = f"{plural(len(self.broken), 'image')} newly broken, {len(self.rescued)} newly robust"
-        return f"{self.row} minus {self.reference}: {self.text}; {changed}"
+        return f"{self.row} minus {self.reference}: {self.text}; {self.changed}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +237,18 @@ class Comparison:
         return "\n".join([*tables, *wrapped])
 
 
+def first_few(images: Sequence[int]) -> str:
+    """The positions of the first images, in parentheses.
+
+    Example:
+
+    >>> first_few([3, 14]), first_few([])
+    (' (3, 14)', '')
+    """
+    shown = [*map(str, images[:MOST_IMAGES]), *(["…"] if len(images) > MOST_IMAGES else [])]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
 def shortened(text: str, length: int) -> str:
     """A text of at most so many characters.
 
@@ -291,14 +310,15 @@ def compare(evaluations: Sequence[SavedEvaluation]) -> Comparison:
     labels = name_rows([group[0] for group in groups])
     rows = tuple(Row(label, tuple(group), common) for label, group in zip(labels, groups, strict=True))
     named = [(row.label, one.result) for row in rows for one in row.evaluations]
-    remarks = [f"{one.folder}: {note}" for one in evaluations for note in one.notes]
-    notes = []
+    notes = [f"{one.folder}: {note}" for one in evaluations for note in one.notes]
     if left_out and common:
         notes.append(
             f"The worst case is that over the attacks that all models have: {', '.join(common)}. Left out: "
             f"{', '.join(map(str, left_out))}."
         )
-    found = (*warnings, *remarks, *comparability(named, common, left_out))
+    if len(groups) > 2:
+        notes.append(f"Intervals and p-values are not corrected for comparing {len(groups)} models.")
+    found = (*warnings, *comparability(named, common, left_out))
     return Comparison(columns(evaluations, common), rows, found, tuple(notes))
 
 

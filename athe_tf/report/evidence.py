@@ -122,7 +122,7 @@ def _content(point: dict[str, Any]) -> list[Markup]:
     for name, value in point.items():
         if name == "table":
             head, *rows = value
-            tables.append(table(["", *head[1:]], rows, caption=head[0], numeric_from=len(head)))
+            tables.append(table(head, rows, caption=sentence(head[0]), numeric_from=len(head)))
         else:
             several = map(str, value if isinstance(value, list) else [value])
             facts += [tag("dt", sentence(name)), *(tag("dd", shortened(each, LONGEST)) for each in several)]

@@ -169,11 +169,10 @@ def _drop(evaluation: SavedEvaluation, baseline: SavedEvaluation, most: float, e
         f"The baseline '{baseline.folder}' has no flags per image, which an interval needs. Evaluate it "
         "again, or use --require_on=value.",
     )
-    changed = f"{len(found.broken)} images newly broken, {len(found.rescued)} newly robust"
     drop = -found.value if end == "value" or found.interval is None else -found.interval[0]
     return {
         "requirement": f"drop<={most:g}", "measured": min(1.0, max(0.0, drop)), "met": drop <= most + CLOSE,
-        "detail": f"{found.text} to the baseline; {changed}",
+        "detail": f"{found.text} to the baseline; {found.changed}",
     }  # fmt: skip
 
 

@@ -233,5 +233,5 @@ def settings(evaluation: SavedEvaluation) -> list[Markup]:
     parts.append(tag("p", tag("strong", "Versions: "), versions))
     if result.command is not None:
         parts.append(tag("p", tag("strong", "To reproduce it:")))
-        parts.append(tag("pre", tag("code", result.command), tabindex="0"))
+        parts.append(tag("pre", tag("code", result.command)))
     return parts

@@ -1,16 +1,15 @@
 """The pages of one evaluation, and of several side by side."""
 
-from collections.abc import Sequence
-
 from athe_tf.drawing import markup
 from athe_tf.drawing.charts import figure, line_chart
-from athe_tf.drawing.markup import Markup, join, table, tag
+from athe_tf.drawing.markup import Markup, table, tag
 from athe_tf.drawing.plot import share_axis
 from athe_tf.report import attack_sections, model_sections
 from athe_tf.report.comparison import Comparison, Row, settings_of, varying_settings
 from athe_tf.report.format import NOTHING, interval_text, plural, points, sentence, threat_line, value_text
 from athe_tf.report.reading import SavedEvaluation, as_saved
 from athe_tf.results import charts
+from athe_tf.results.notices import explained, warning_texts
 from athe_tf.results.result import Result
 from athe_tf.results.text_table import requirement_line, tally
 from athe_tf.utils.number_format import format_duration, percent
@@ -39,10 +38,6 @@ ORDER: markup.Sections = {
 }
 
 
-#: Positions of images that changed sides, at most, in a cell.
-MOST_IMAGES = 8
-
-
 def render(evaluation, examples: dict | None = None) -> str:
     """Renders an evaluation as a self-contained HTML page.
 
@@ -65,7 +60,7 @@ def opening(evaluation: SavedEvaluation) -> list[Markup]:
     """The verdict first, then reasons to doubt it, then the numbers."""
     result = evaluation.result
     broken = [
-        f"{sentence(check['name'])}: {check['detail']}"
+        f"{sentence(check['name'])}: {explained(check['detail'], check['name'])}"
         for check in result.checks
         if check["status"] == "failed"
     ]
@@ -75,7 +70,7 @@ def opening(evaluation: SavedEvaluation) -> list[Markup]:
         tag("p", result.verdict, class_="verdict"),
         markup.alert("Failed sanity checks", broken, "#sanity"),
         markup.alert("Requirements that are not met", unmet),
-        markup.alert("Warnings", [*evaluation.notes, *result.warnings]),
+        markup.alert("Warnings", [*evaluation.notes, *warning_texts(result.warnings)]),
         markup.key_figures(headline(result)),
     ]
 
@@ -142,38 +137,19 @@ def _cell(comparison: Comparison, row: Row, column: str) -> Markup:
 
 def differences(comparison: Comparison) -> list[Markup]:
     """How much more robust each model is than the first, and the images that changed sides."""
-    rows = []
+    rows, folded = [], []
     for one in comparison.differences:
+        name = f"{one.row} minus {one.reference}"
         between = (
             NOTHING if one.interval is None else " to ".join(f"{100 * end:+.2f}" for end in one.interval)
         )
         p_value = NOTHING if one.p_value is None else f"{one.p_value:.2g}"
-        images = [which_images(changed) for changed in (one.broken, one.rescued)]
-        rows.append(
-            [
-                f"{one.row} minus {one.reference}",
-                f"{100 * one.value:+.2f}",
-                between,
-                p_value,
-                one.test,
-                *images,
-            ]
-        )
-    head = ("", "points", "95% interval", "p", "test", "newly broken images", "newly robust images")
+        counts = [str(len(one.broken)), str(len(one.rescued))]
+        rows.append([name, one.test, f"{100 * one.value:+.2f}", between, p_value, *counts])
+        folded += attack_sections.changed_sides(one, f" ({name})")
+    head = ("", "test", "points", "95% interval", "p", "newly broken images", "newly robust images")
     caption = "Images changed sides if that is so in every seed"
-    return [table(head, rows, caption=caption, numeric_from=1)] if rows else []
-
-
-def which_images(images: Sequence[int]) -> str:
-    """The number of images, and the positions of the first ones.
-
-    Example:
-
-    >>> which_images([3, 14])
-    '2: 3, 14'
-    """
-    shown = ", ".join(map(str, images[:MOST_IMAGES])) + (", …" if len(images) > MOST_IMAGES else "")
-    return f"{len(images)}: {shown}" if images else "none"
+    return [table(head, rows, caption=caption, numeric_from=2), *folded] if rows else []
 
 
 def bars(comparison: Comparison) -> list[Markup]:
@@ -231,8 +207,9 @@ def settings(comparison: Comparison) -> list[Markup]:
     if not varied:
         return []
     known = [(label, settings_of(first)) for label, first in firsts if first.config]
-    rows = [[label, *(value_text(config.get(name)) for name in varied)] for label, config in known]
-    return [table(("", *varied), rows, caption="Training settings that differ", numeric_from=len(varied) + 1)]
+    texts = [[f"{name} {value_text(config.get(name))}" for name in varied] for _, config in known]
+    rows = [[label, ", ".join(text)] for (label, _), text in zip(known, texts, strict=True)]
+    return [table(("", "settings"), rows, caption="Training settings that differ", numeric_from=2)]
 
 
 def sources(comparison: Comparison) -> list[Markup]:
@@ -242,7 +219,7 @@ def sources(comparison: Comparison) -> list[Markup]:
         result = row.evaluations[0].result
         measured = [result.dataset, f"{result.norm}, epsilon {result.epsilon_text}"]
         unbroken = [text.replace(" ", "\N{NO-BREAK SPACE}") for text in measured]
-        folders = join(tag("div", text) for text in row.origin)
+        folders = tag("td", *(tag("div", text) for text in row.origin), class_="paths")
         rows.append([row.label, *unbroken, value_text(result.examples), folders])
     head = ("", "data", "threat model", "images", "evaluations")
     return [table(head, rows, caption="Sources of the rows", numeric_from=5)]

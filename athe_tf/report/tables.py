@@ -39,10 +39,12 @@ def to_latex(comparison: Comparison) -> str:
                 line[position] = rf"\textbf{{{line[position]}}}"
     caption = [comparison.verdict, *comparison.notes, *comparison.warnings]
     return "\n".join([
-        r"% Needs \usepackage{booktabs}.", r"\begin{table}", r"\centering",
-        rf"\caption{{{' '.join(map(latex, caption))}}}", rf"\begin{{tabular}}{{l{'r' * len(rows[0][1:])}}}",
+        r"% Needs \usepackage{booktabs, graphicx}. A table wider than the text is made smaller.",
+        r"\begin{table}", r"\centering", rf"\caption{{{' '.join(map(latex, caption))}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{l{'r' * len(rows[0][1:])}}}",
         r"\toprule", " & ".join(head) + r" \\", r"\midrule",
-        *(" & ".join(row) + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}", r"\end{table}", "% ",
+        *(" & ".join(row) + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}}", r"\end{table}", "% ",
     ])  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""Warnings of a result: texts with ids, and what each id means."""
+"""Warnings of a result: texts with ids, what each id means, and where it is explained."""
+
+import re
 
 #: The id of a warning that has no other: one of an older format, or a user's own text.
 UNNAMED = "unnamed"
@@ -20,6 +22,7 @@ WARNINGS = {
     "radius-not-covered": "No attack covered all images at the radius and in the norm of the evaluation.",
     "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
     "sigmoid-outputs": "The outputs look like those of a sigmoid per class, and attacks expect logits.",
+    "several-devices": "Attacks were computed on devices that round differently.",
     "single-shard": "The numbers cover only one shard of the images.",
     "training-norm": "The model was trained in another norm than the one of the evaluation.",
     "zero-gradients": "Gradients were zero, so that attacks did not move.",
@@ -51,3 +54,20 @@ class Notice(str):
         notice = super().__new__(cls, text)
         notice.id = id
         return notice
+
+
+def explained(text: str, name: str) -> str:
+    """A text, and where a reader finds what to do about the warning or sanity check of this name.
+
+    Example:
+
+    >>> explained("Some gradients are zero.", "zero-gradients")
+    'Some gradients are zero. (docs/faq.md#zero-gradients)'
+    """
+    anchor = re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
+    return text if name == UNNAMED else f"{text} (docs/faq.md#{anchor})"
+
+
+def warning_texts(warnings) -> list[str]:
+    """Warnings as a reader sees them."""
+    return [explained(str(one), getattr(one, "id", UNNAMED)) for one in warnings]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from athe_tf.results.file_format import Check, Conversion, EightBit, Requirement
 from athe_tf.results.norms_and_distances import distances_sentence, randomized_sentence
+from athe_tf.results.notices import explained, warning_texts
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.streams import printable
 
@@ -27,7 +28,7 @@ def text_table(result: "Result") -> str:
     blocks += [_norms(result), *([text] for text in further if text)]
     blocks += [_checks(result), _corruptions(result), _transfer(result), _verification(result)]
     blocks.append([requirement_line(one) for one in result.requirements])
-    blocks.append([f"Warning: {text}" for text in result.warnings])
+    blocks.append([f"Warning: {text}" for text in warning_texts(result.warnings)])
     for block in blocks:
         lines.extend(["", *block] if block else [])
     # Names that were read from a file may come from anybody.
@@ -175,7 +176,10 @@ def _checks(result: "Result") -> list[str]:
     for check in result.checks:
         if check["status"] != "passed":
             names.setdefault((check["status"], check["detail"]), []).append(check["name"])
-    lines = [f"  {status}: {'; '.join(found)}. {detail}" for (status, detail), found in names.items()]
+    lines = [
+        f"  {status}: {'; '.join(found)}. {explained(detail, found[0]) if status == 'failed' else detail}"
+        for (status, detail), found in names.items()
+    ]
     return [f"Sanity checks: {tally(result.checks)}", *lines] if result.checks else []
 
 

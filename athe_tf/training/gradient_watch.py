@@ -14,6 +14,8 @@ from athe_tf.utils.graph_checks import checked
 
 # Shares of the images of an epoch: said if more have no gradient; and accuracies, if they differ by more.
 LARGEST_SHARE, LARGEST_GAP = 0.01, 0.25
+#: How the error of a loss that is not finite begins.
+LOSS_NOT_FINITE = "The training loss is not a number. "
 #: A training stops after this many steps without a gradient.
 STEPS = 200
 CAUSE = (
@@ -89,17 +91,31 @@ class GradientWatch(keras.callbacks.Callback):
     def __init__(self, write: Callable | None = None):
         super().__init__()
         self.write = write or (lambda line: warnings.warn(line, stacklevel=5))
-        self._steps, self._before, self._gap_told = 0, np.zeros(4, int), False
+        self._gap_told = False
+
+    def on_train_begin(self, logs=None):
+        self.model.crafted.reset()
+        # The step at which a window began, below 0 in an epoch before, and the counts until then.
+        self._first, self._before, self._done = 0, np.zeros(4, int), 0
 
     def on_epoch_begin(self, epoch, logs=None):
+        self._first, self._before, self._done = (
+            self._first - self._done,
+            self._before - self.model.crafted.read(),
+            0,
+        )
         self.model.crafted.reset()
-        self._steps, self._before = 0, np.zeros(4, int)
 
     def on_train_batch_end(self, batch, logs=None):
-        if batch + 1 - self._steps >= STEPS:
+        if not np.isfinite((logs or {}).get("loss", 0.0)):
+            # In a compiled step, whose check XLA drops.
+            remedy = "go back to saved ones, and lower the learning rate. Are the images in [0, 1]?"
+            raise InputError(f"{LOSS_NOT_FINITE}XLA has updated the weights: {remedy}")
+        self._done = batch + 1
+        if self._done - self._first >= STEPS:
             counts = self.model.crafted.read()
-            self._stop_if_none(counts - self._before, f"{batch + 1 - self._steps} steps")
-            self._steps, self._before = batch + 1, counts
+            self._stop_if_none(counts - self._before, f"{self._done - self._first} steps")
+            self._first, self._before = self._done, counts
 
     def on_epoch_end(self, epoch, logs=None):
         counts = self.model.crafted.read()

@@ -8,6 +8,7 @@ CORRUPTIONS = "tests/data/test_corruptions.py"
 IMAGES = "tests/data/test_images.py"
 IMAGENET = "tests/data/test_imagenet.py"
 NPZ = ("tests/data/test_npz.py",)
+MIXED_BATCH = "tests/data/test_mixing.py::test_a_mixed_batch_equals_a_loop_over_its_pixels"
 
 SLIPS = (
     Slip(
@@ -275,5 +276,19 @@ SLIPS = (
         "(seed, fold(seed, _EXTRA))",
         "(seed, seed)",
         (f"{GOLDEN}::test_a_mixed_epoch_has_the_order_of_the_first_version",),
+    ),
+    Slip(
+        "D40",
+        "athe_tf/data/mixing.py",
+        "1.0 - area / (height * width)",
+        "beta(seed, options.cutmix)",
+        (MIXED_BATCH,),
+    ),
+    Slip(
+        "D41",
+        "athe_tf/data/mixing.py",
+        "other + weight * (one - other), weight",
+        "other + weight * (one - other), 1.0 - weight",
+        (MIXED_BATCH,),
     ),
 )

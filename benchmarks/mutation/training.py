@@ -13,6 +13,9 @@ OPTIONS = "tests/training/test_options.py::"
 SHARED = "tests/training/test_shared.py::"
 LLR = "tests/training/test_llr.py::"
 RATES = ("tests/training/test_optimizers.py",)
+RECIPES = "tests/training/test_recipes.py::"
+CYCLE = (RECIPES + "test_one_cycle_is_that_of_pytorch_with_its_momentum",)
+LIET = (RECIPES + "test_the_loss_of_liet_is_its_formula",)
 
 SLIPS = (
     Slip(
@@ -207,7 +210,7 @@ SLIPS = (
     Slip(
         "R32",
         HERE + "llr.py",
-        "tf.stop_gradient(x_adv - x)",
+        "tf.stop_gradient(tf.cast(x_adv, x.dtype) - x)",
         "x_adv",
         (LLR + "test_llr_and_its_second_order_gradient_equal_the_formula",),
     ),
@@ -326,8 +329,8 @@ SLIPS = (
     Slip(
         "R56",
         "athe_tf/programs/callbacks.py",
-        'if batch + 1 < self.params["steps"]:',
-        'if batch + 1 <= self.params["steps"]:',
+        'batch < self.params["steps"] - 1:',
+        'batch < self.params["steps"]:',
         FORMULAS,
     ),
     Slip("R57", "athe_tf/programs/callbacks.py", "self._first_step + batch + 1", "batch + 1", FORMULAS),
@@ -375,4 +378,34 @@ SLIPS = (
         'row["seconds"] * (self.epochs - epoch)',
         FORMULAS,
     ),
+    Slip("R70", HERE + "schedules.py", "self.rise * self.steps - 1", "self.rise * self.steps", CYCLE),
+    Slip(
+        "R71",
+        HERE + "schedules.py",
+        "tf.cast(step, tf.int64) // self.steps_per_epoch",
+        "(tf.cast(step, tf.int64) + 1) // self.steps_per_epoch",
+        CYCLE,
+    ),
+    Slip(
+        "R72",
+        HERE + "adversarial_model.py",
+        "loss / (replicas.count() * self.shared.accumulate)",
+        "loss / replicas.count()",
+        (RECIPES + "test_parts_of_a_batch_give_the_update_of_the_batch[pgd_at]",),
+    ),
+    Slip(
+        "R73",
+        HERE + "averaging.py",
+        "tf.where(k >= 0, kept, 0.0)",
+        "kept",
+        (RECIPES + "test_averages_wait_and_may_contain_the_statistics",),
+    ),
+    Slip(
+        "R74",
+        HERE + "liet.py",
+        "self.optimizer.iterations + 1, losses",
+        "self.optimizer.iterations, losses",
+        LIET,
+    ),
+    Slip("R75", HERE + "liet.py", "tf.where(right > 0, tf.zeros_like(drawn), drawn)", "drawn", LIET),
 )

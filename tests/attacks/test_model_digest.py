@@ -75,6 +75,42 @@ def test_arrays_of_layers_from_elsewhere_count():
     assert keras_digest(with_layer(Scaled(1.0))) != keras_digest(with_layer(Scaled(2.0)))
 
 
+SIGNS = {"of all": 1.0}
+
+
+def signed(x):
+    return SIGNS["of all"] * x
+
+
+class Inside(keras.layers.Layer):
+    """A layer of Keras, and values that its config does not have, in one from elsewhere."""
+
+    shared = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self._private, self.nested = keras.layers.Rescaling(1.0), 1.0, {"a": [1.0]}
+
+    def call(self, x):
+        return signed(self.shared * self._private * self.nested["a"][0] * self.inner(x))
+
+
+def test_values_that_the_code_of_a_layer_reads_count(monkeypatch):
+    layer, kept = Inside(), None
+    net = with_layer(layer)
+    digests = [keras_digest(net)]
+    for where, name in ((layer.inner, "scale"), (layer, "_private"), (Inside, "shared")):
+        monkeypatch.setattr(where, name, -1.0)
+        digests.append(keras_digest(net))
+    for values, name in ((layer.nested["a"], 0), (SIGNS, "of all")):
+        kept, values[name] = values[name], -1.0
+        digests.append(keras_digest(net))
+        values[name] = kept
+    assert None not in digests and len(set(digests)) == len(digests)
+    layer.nested["a"] = object()  # what it does is not known
+    assert keras_digest(net) is None
+
+
 class WithoutConfig(keras.layers.Layer):
     def __init__(self, function):
         super().__init__()

@@ -203,7 +203,7 @@ def test_a_resume_changes_no_flag(honest_anywhere, linear, tmp_path):
             break
         except KeyboardInterrupt:
             continue
-    assert len(calls) > 6
+    assert len(calls) >= 6  # two interruptions
     for name in ("success", "rounds", "passes"):
         np.testing.assert_array_equal(getattr(resumed, name), getattr(result, name), err_msg=name)
 

@@ -9,7 +9,7 @@ def weights(*shape, seed=0):
     return np.random.default_rng(seed).normal(0, 0.3, shape).astype("float32")
 
 
-def model(nodes, constants, shape=("N", 3, 8, 8), output=("N", 4), opset=13, **settings):
+def model(nodes, constants, shape=("N", 3, 8, 8), output=("N", 4), opset=13, dtype="FLOAT", **settings):
     """A model of nodes `(operator, inputs, output, attributes)` from `x` to `y`."""
     made = [
         helper.make_node(kind, inputs, [output], name=f"the_{output}", **attributes)
@@ -17,7 +17,7 @@ def model(nodes, constants, shape=("N", 3, 8, 8), output=("N", 4), opset=13, **s
     ]
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)
+        helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtype), sizes)
         for name, sizes in (("x", shape), ("y", output))
     ]
     graph = helper.make_graph(made, "net", ends[:1], ends[1:], tensors)

@@ -15,7 +15,7 @@ from athe_tf.conversion.onnx_lowering import lower
 from athe_tf.conversion.runtime_model import NOT_CONVERTED, open_runtime_model
 from athe_tf.utils.errors import InputError
 
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 
 from tests.conversion.onnx_models import model, residual_network, save, weights  # noqa: E402
@@ -75,6 +75,68 @@ def test_rows_of_an_image_may_come_before_the_batch(tmp_path):
     constants |= {"tokens": np.array([1, 3, 64]), "flat": np.array([64, 3]), "back": np.array([64, 1, 4])}
     path = save(model(nodes, constants, shape=(1, 3, 8, 8), output=(1, 4)), tmp_path / "net.onnx")
     np.testing.assert_allclose(from_onnx(path)(IMAGES), onnx_logits(path)(IMAGES), atol=1e-6)
+
+
+# Forms of inputs, outputs and products that files of others have, with the shape of their images.
+FLAT = [("Gemm", ["x", "w"], "y", {"transB": 1})]
+COLUMN = [
+    ("Reshape", ["x", "to"], "f", {}),
+    ("MatMul", ["w", "f"], "g", {}),
+    ("Reshape", ["g", "row"], "y", {}),
+]
+VECTOR = [("Reshape", ["x", "to"], "f", {}), ("MatMul", ["f", "w"], "y", {})]
+MAPS = [("Conv", ["x", "w"], "c", {"strides": [2, 2]}), ("GlobalAveragePool", ["c"], "y", {})]
+WIDE = [("Flatten", ["x"], "f", {}), ("MatMul", ["f", "w"], "y", {})]
+FORMS = {
+    "flat": (FLAT, {"w": weights(4, 64)}, (1, 64), (1, 4), (8, 8, 1)),
+    "flat, one more axis": (WIDE, {"w": weights(64, 4)}, ("N", 64, 1), ("N", 4), (8, 8, 1)),
+    "no batch": (VECTOR, {"w": weights(192, 4), "to": np.array([-1])}, (3, 8, 8), (4,), (8, 8, 3)),
+    "no channel": (WIDE, {"w": weights(64, 4)}, ("N", 8, 8), ("N", 4), (8, 8, 1)),
+    "columns": (
+        COLUMN,
+        {"w": weights(4, 192), "to": np.array([192, 1]), "row": np.array([1, 4])},
+        (1, 3, 8, 8),
+        (1, 4),
+        (8, 8, 3),
+    ),
+    "maps of logits": (MAPS, {"w": weights(4, 3, 1, 1)}, (1, 3, 8, 8), (1, 4, 1, 1), (8, 8, 3)),
+    "double": (WIDE, {"w": weights(192, 4).astype("float64")}, (1, 3, 8, 8), (1, 4), (8, 8, 3)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_inputs_outputs_and_products_may_have_other_forms(form, tmp_path):
+    nodes, constants, shape, output, image = FORMS[form]
+    dtype = "DOUBLE" if form == "double" else "FLOAT"
+    path = save(model(nodes, constants, shape, output, dtype=dtype), tmp_path / "net.onnx")
+    victim, x = open_runtime_model(path), tf.constant(IMAGES[:, :, :, : image[-1]])
+    assert x.shape[1:] == image
+    # The file is called for each image as it is.
+    session = onnxruntime.InferenceSession(str(path))
+    kind, sizes = ("float64" if form == "double" else "float32"), [size for size in shape if size != "N"]
+    planes = [one.transpose(2, 0, 1).astype(kind) for one in x.numpy()]
+    sizes = sizes if len(sizes) == len(shape) else [1, *sizes]
+    expected = np.stack([np.ravel(session.run(None, {"x": one.reshape(sizes)})[0]) for one in planes])
+    np.testing.assert_allclose(victim.logits(x), expected, atol=1e-6)
+    np.testing.assert_allclose(victim.source.logits(x), expected, atol=1e-6)
+    # A product with the weights: the gradient of all logits is known from two calls of a linear model.
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        total = tf.reduce_sum(victim.source.logits(x) * expected)
+    slope = tf.reduce_sum(tape.gradient(total, x) * x).numpy()
+    assert slope == pytest.approx(float((expected**2).sum()), rel=1e-4)
+    victim.source.network.save(tmp_path / "net.keras")
+    np.testing.assert_array_equal(athe_tf.load_model(tmp_path / "net.keras")(x), victim.source.logits(x))
+
+
+def test_narrow_kernels_with_strides_are_trained(tmp_path):
+    # TensorFlow 2.21 with oneDNN overwrites foreign memory in the gradient of such kernels themselves.
+    net = from_onnx(save(model(MAPS, {"w": weights(4, 3, 1, 1)}), tmp_path / "net.onnx"))
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(net(IMAGES))
+    (slope,) = tape.gradient(total, net.trainable_variables)
+    channels = IMAGES[:, ::2, ::2].mean(axis=(1, 2)).sum(axis=0)
+    np.testing.assert_allclose(slope, np.tile(channels[:, None], [1, 4])[None, None], rtol=1e-5)
 
 
 def test_weights_beside_the_file_are_read_and_outside_of_its_folder_refused(tmp_path):

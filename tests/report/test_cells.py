@@ -258,7 +258,8 @@ def test_cells_of_a_comparison_are_by_model_and_attack(tmp_path):
     best = [cell for cell in page.all("td") if "best" in cell.get("class", "")]
     assert len(best) == 1 + 2 * 5  # the higher clean accuracy, and all that are equal
     assert page.tables["Training settings that differ"] == [
-        ["", "head", "framework"], ["trades + he", "he", "trades"], ["pgd_at", "linear", "pgd_at"]
+        ["", "settings"], ["trades + he", "head he, framework trades"],
+        ["pgd_at", "head linear, framework pgd_at"],
     ]  # fmt: skip
     assert [row[:4] for row in page.tables["Sources of the rows"][1:]] == [
         [name, "digits\N{NO-BREAK SPACE}(test)", "linf,\N{NO-BREAK SPACE}epsilon\N{NO-BREAK SPACE}0.2", "200"]

@@ -227,7 +227,7 @@ def test_curves_and_settings_that_differ_are_shown(tmp_path):
     )
     page = Page(render_comparison(found))
     assert page.sections() == ["accuracy", "differences", "bars", "curve", "settings", "sources"]
-    assert "head framework" in page.text and "scale" not in page.text
+    assert "head he, framework trades" in page.text and "scale" not in page.text
     assert not page.all("script") and all(link["href"].startswith("#") for link in page.all("a"))
 
 
@@ -295,7 +295,10 @@ def test_two_models_are_compared_image_by_image(tmp_path):
     # By hand: (9.5 - 2.5) / 42, and 1.96 times sqrt(((9.5 + 2.5) / 42 - (7 / 42)^2) / 42).
     assert one.interval == pytest.approx((0.01307, 0.32026), abs=1e-5) and one.is_clear
     page = Page(render_comparison(found)).text
-    assert "2: 2, 3" in page and "9: 13, 14, 15, 16, 17, 18, 19, 20, …" in page
+    assert "(trades + he minus pgd_at): 2 2, 3" in page and "9 13, 14, 15, 16, 17, 18, 19, 20, 21" in page
+    assert str(one).endswith(
+        "2 images newly broken (2, 3), 9 images newly robust (13, 14, 15, 16, 17, 18, …)"
+    )
 
 
 def test_several_seeds_are_compared_by_a_paired_t(tmp_path):

@@ -1,7 +1,7 @@
 """The pieces of recipes go with every framework, every head and every way of running, two by two.
 
 A row of `RUNS` is a training of a few steps. Together with the killed runs of `test_resume.py` and those on
-replicas, each pair of a piece and a framework, a head or a mode is in at least one. The whole
+replicas and workers, each pair of a piece and a framework, a head or a mode is in at least one. The whole
 product is in `benchmarks/contract.py`.
 """
 
@@ -15,6 +15,7 @@ import pytest
 from athe_tf.programs import build
 from athe_tf.programs.config import TrainConfig
 from athe_tf.training.options import OPTIONS
+from tests.distribution.test_distribution_workers import RUNS as OF_WORKERS
 from tests.programs.test_resume import CASES
 from tests.replica_run import PIECES as OF_REPLICAS
 from tests.small_runs import ADAMW, BY_ADAM, CYCLE, RISING, small_cnn_of_one_layer, tiny_splits
@@ -95,6 +96,9 @@ def test_every_pair_is_in_a_run():
     runs = [(row.framework, row.head, row.mode, pieces_of(row.settings)) for row in RUNS]
     runs += [(case["framework"], "he", "resume", pieces_of(case)) for case in CASES.values()]
     runs += [("trades", "he", "replicas", pieces_of(case)) for case in OF_REPLICAS]
+    runs += [
+        (case.get("framework", "pgd_at"), "he", "workers", pieces_of(case)) for case in OF_WORKERS.values()
+    ]
     every = pieces_of(CYCLE | RISING) | pieces_of(ADAMW | BY_ADAM)
     found = set()
     for framework, head, mode, pieces in runs:
@@ -102,7 +106,7 @@ def test_every_pair_is_in_a_run():
     for piece in every:
         for head in HEADS:
             assert (("head", head), piece) in found
-        for mode in ("one", "mixed", "resume", "replicas"):
+        for mode in ("one", "mixed", "resume", "replicas", "workers"):
             assert (("mode", mode), piece) in found, (mode, piece)
         for framework, options in OPTIONS.items():
             possible = options.crafts or piece[0] != "step_size_warmup"
