@@ -13,6 +13,7 @@ from athe_tf.data.photometric import extended
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import as_float, check_images, check_labels
+from athe_tf.utils.machine import cores
 from athe_tf.utils.options import make_options
 from athe_tf.utils.rng import bits, fold
 
@@ -27,7 +28,7 @@ class ImageSource:
 
     `stream` is implemented here, and `_shuffled` (which examples an epoch reads, in which order, as batches
     of small keys) for images that can be read in any order. A subclass implements `_finished` (from those
-    to augmented images and labels), `batches`, `arrays`, `fingerprint` and a length.
+    to augmented images and labels), `batches`, `rows`, `all_labels`, `fingerprint` and a length.
 
     Example:
 
@@ -52,6 +53,15 @@ class ImageSource:
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
+        images, labels = self.rows(np.arange(len(self))[:max_examples])
+        return as_float(images), labels.astype(np.int64)
+
+    def rows(self, ids) -> tuple[np.ndarray, np.ndarray]:
+        """The images at some positions as they are stored, uint8 or float in [0, 1], and their labels."""
+        raise NotImplementedError
+
+    def all_labels(self) -> np.ndarray:
+        """The labels of all images, in order."""
         raise NotImplementedError
 
     def part(self, count: int) -> "ImageSource":
@@ -200,7 +210,8 @@ def chosen_part(size: int, count: int | None) -> np.ndarray:
 
 def parallel_map(dataset: tf.data.Dataset, function: Callable) -> tf.data.Dataset:
     """Applies a function without Python control flow to all elements, on all cores and in order."""
-    return dataset.map(without_autograph(function), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    # Not AUTOTUNE, which is at most 16 without the thread that tunes (see `with_options`).
+    return dataset.map(without_autograph(function), num_parallel_calls=cores(), deterministic=True)
 
 
 def to_float(images):
@@ -257,8 +268,11 @@ class ImageSet(ImageSource):
         chosen = chosen_part(len(self), count)
         return ImageSet(self.images[chosen], self.labels[chosen], self.num_classes)
 
-    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        return as_float(self.images[:max_examples]), self.labels[:max_examples]
+    def rows(self, ids) -> tuple[np.ndarray, np.ndarray]:
+        return self.images[ids], self.labels[ids]
+
+    def all_labels(self) -> np.ndarray:
+        return self.labels
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
         check_integer("batch_size", batch_size, 1)

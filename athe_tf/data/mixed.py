@@ -76,9 +76,12 @@ class MixedSet(ImageSource):
         """The set's own images, in order, for evaluation."""
         return self.own.batches(batch_size)
 
-    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, ids) -> tuple[np.ndarray, np.ndarray]:
         """The set's own images and labels."""
-        return self.own.arrays(max_examples)
+        return self.own.rows(ids)
+
+    def all_labels(self) -> np.ndarray:
+        return self.own.all_labels()
 
     def fingerprint(self) -> str:
         """The fingerprints of both sets, and the fraction."""

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.encoded import EncodedSource
+from athe_tf.data.images import parallel_map, without_autograph
 from athe_tf.utils import rng
 from athe_tf.utils.digests import text_digest
 
@@ -104,8 +105,21 @@ class StreamedSet(EncodedSource):
         ]
         return f"{len(self)} images in {len(lines)} files, digest {text_digest(''.join(lines))}"
 
-    def _ordered(self, count):
-        return self._records(tf.range(len(self._files.paths)), readers=1).take(count)
+    def all_labels(self) -> np.ndarray:
+        """Reads all records, without decoding images."""
+        records = self._ordered(np.arange(len(self)))
+        labels = parallel_map(records, lambda index, record: tf.cast(self._parse(record)[1], tf.int64))
+        return np.concatenate([*labels.batch(8192).as_numpy_iterator()])
+
+    def _ordered(self, ids):
+        files = np.unique(np.searchsorted(np.cumsum(self._files.take), ids, side="right"))
+        records = self._records(tf.constant(files), readers=1)
+        wanted = np.zeros(len(self), bool)
+        wanted[ids] = True
+        if not wanted.all():
+            flags = tf.constant(wanted)
+            records = records.filter(without_autograph(lambda index, record: flags[index]))
+        return records.take(len(ids))
 
     def _encoded(self, payload):
         return self._parse(payload)

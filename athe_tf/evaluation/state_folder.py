@@ -18,6 +18,8 @@ from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_ar
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.adversarial_examples import MAX_EXAMPLES, Examples
 from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.evaluation.model_diagnosis import MAX_EXAMPLES as MAX_CLEAN
+from athe_tf.evaluation.model_diagnosis import CleanPredictions
 from athe_tf.jobs.journal import Expected, Journal
 from athe_tf.jobs.ownership import OWNER, check_state_folder
 from athe_tf.jobs.shard import Shard, joined
@@ -108,7 +110,14 @@ class StateFolder:
             ) from error
         opened.computed_on = sorted({*opened.computed_on, *_devices(opened.owner.load())})
         opened.owner.save({COMPUTED_ON: np.array(opened.computed_on)})
+        if shard is not None:
+            opened.clean().save(inputs.clean_arrays())
         return opened
+
+    def clean(self) -> Journal:
+        """The file with what a shard knows about its clean images."""
+        # A randomized model has another digest before its passes are known; the owner checks the model.
+        return Journal(self.folder / "clean.npz", {**self.identity, "model": None})
 
     def unfinished(self, label: str) -> pathlib.Path:
         """The state file of an attack that is being run."""
@@ -152,6 +161,30 @@ class StateFolder:
         """Keeps what a finished attack found, and removes its own state."""
         self.journal(label, settings).save(finished.arrays())
         Journal(self.unfinished(label), self.identity).remove()
+
+
+def recall_clean(folders: Sequence, inputs: EvaluationInputs) -> tuple:
+    """From the shards: clean predictions, whether all images have 8 bits, and the wrong passes of each."""
+    count, first = len(inputs.images), min(len(inputs.images), MAX_CLEAN)
+    parts, rows = [], []
+    for shard, folder in zip(Shard(1, len(folders)).all(), folders, strict=True):
+        state = StateFolder(folder, inputs, shard)
+        arrays = _check_finished(state.clean().load(), shard, state, "its clean predictions")
+        parts.append(arrays)
+        rows.append(shard.rows(count))
+        own, each = len(rows[-1]), (("correct", "b"), ("confidence", "f"), ("predicted", "i"))
+        state.clean().check(arrays, {name: Expected((own,), kind) for name, kind in each})
+        kept = (len(shard.rows(first)), *arrays["logits"].shape[1:])
+        state.clean().check(arrays, {"logits": Expected(kept, "f"), "nonfinite": Expected((), "i", 0, own)})
+    whole = {
+        name: joined([part[name] for part in parts], rows)
+        for name in parts[0]
+        if parts[0][name].shape[:1] == rows[0].shape
+    }
+    logits = joined([part["logits"] for part in parts], [each[each < first] for each in rows])
+    found = whole["correct"], whole["confidence"], logits, whole["predicted"]
+    nonfinite = int(sum(part["nonfinite"] for part in parts))
+    return CleanPredictions(*found, nonfinite), all(part["eight_bit"] for part in parts), whole.get("wrong")
 
 
 class MergedState:

@@ -23,12 +23,12 @@ from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import values_of
 
 
-def make_splits(config: TrainConfig):
-    """The data set, with the extra training images."""
+def make_splits(config: TrainConfig, cache=None):
+    """The data set, with the extra training images; `cache` is as for `athe_tf.data.load`."""
     # Random crops are of the original images, and not of what was resized to fit in memory.
     resized = config.image_size is not None and not in_memory_only(config.dataset)
     streamed = True if resized and config.augmentation in CROPS_ORIGINALS else None
-    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed)
+    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed, cache=cache)
     config.check_size(splits.image_shape)
     if config.max_train_examples is not None and splits.train is not None:
         count = min(config.max_train_examples, len(splits.train))

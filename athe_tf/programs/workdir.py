@@ -30,6 +30,8 @@ FROM_RUN: dict[str, Any] = {"norm": "linf", "epsilon": 8 / 255}
 FROM_RUN |= dict.fromkeys(("dataset", "data_dir", "image_size", "resize_size", "margin"))
 #: Keys that tell the config of a run.
 RUN_KEYS = {"dataset", "framework", "head"}
+#: The file with the names of the images of a run.
+FILES = "files.json"
 Config = TypeVar("Config")
 
 
@@ -45,6 +47,7 @@ class Workdir:
     | `periods/1.keras` ..., `ensemble.keras` | the classifier at the end of each period, and their ensemble |
     | `backup/state.npz` | everything that is needed to resume, until the run is finished |
     | `backup/previous_epoch.npz` | the weights that the guard against overfitting restores |
+    | `files.json` | the names of the files of `folder:PATH`, until the run is finished |
     """
 
     def __init__(self, folder):
@@ -58,6 +61,7 @@ class Workdir:
         self.ensemble = self.folder / "ensemble.keras"
         self.backup = self.folder / "backup" / "state.npz"
         self.previous_epoch = self.folder / "backup" / "previous_epoch.npz"
+        self.files = self.folder / FILES
 
     @property
     def finished(self) -> bool:
@@ -115,7 +119,7 @@ class Workdir:
         check(self.folder.is_dir(), f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
             check(
-                all(path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()),
+                all(path.name.startswith((TEMPORARY, LOCK, FILES)) for path in self.folder.iterdir()),
                 f"The folder '{self.folder}' contains files that are not of a training run. Use another "
                 "--workdir.",
             )
@@ -150,6 +154,7 @@ class Workdir:
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
         with contextlib.suppress(OSError):
+            remove_files(self.folder, self.files.name)
             ours = [path.name for path in (self.previous_epoch, self.backup) if is_ours(path)]
             remove_files(self.backup.parent, *ours)
 
@@ -279,7 +284,7 @@ def load_splits(config, **options):
 
 def load_images(config, split: str) -> tuple[Any, Any]:
     """The images of a part of the data set, prepared as the settings say; and all parts, a `Splits`."""
-    splits = load_splits(config)
+    splits = load_splits(config, only=split)
     images = getattr(splits, split)
     check(images is not None, f"The data set '{config.dataset}' has no {split} images.")
     return images, splits

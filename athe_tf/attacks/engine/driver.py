@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import math
-import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +35,7 @@ from athe_tf.results.notices import Notice
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import InputError, NotApplicable, cause, first_line
 from athe_tf.utils.images_and_labels import check_classes
+from athe_tf.utils.machine import cores
 
 # Streams of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and
 # more gain nothing. An accelerator queues its work anyway, and gets one stream.
@@ -242,7 +242,7 @@ class _Stage:
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
 
         def worker(victim, device=None):
-            size = min(task.batch_size, len(task.x)) if task.jit_compile else None
+            size = task.batch_size if task.jit_compile else None
             function = self.attack.compiled(victim, task.x.shape, "run_round", size=size)
 
             def one_batch(batch):
@@ -256,7 +256,10 @@ class _Stage:
                     try:
                         found = function(x, y, names, seed, number, *memory)
                     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
-                        raise (error if size is None else not_compiled(error)) from error
+                        if size is None:
+                            raise
+                        reason = f"XLA cannot compile it: {first_line(error)}. Leave jit_compile out."
+                        raise NotApplicable(reason) from error
                 return RoundResult(*(None if value is None else value[:count] for value in found))
 
             return one_batch
@@ -295,11 +298,6 @@ class _Stage:
             result.rounds[rows] = self.stage.first + number + 1
             solved.append(rows[found.success])
         return np.concatenate(solved)
-
-
-def not_compiled(error: Exception) -> NotApplicable:
-    """Why XLA cannot run an attack."""
-    return NotApplicable(f"XLA cannot compile it: {first_line(error)}. Leave jit_compile out.")
 
 
 def even_batches(rows: np.ndarray, batch_size: int, streams: int) -> list[np.ndarray]:
@@ -444,13 +442,14 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
     model = identify(task.victim) if model is None else model
     if model is None:
         return None
+    known = None if task.precomputed is None else task.precomputed.images
     identity = {
         **source_of(type(task.attack)),
         "attack": task.attack.name,
         **task.attack.settings(),
         "seed": int(task.seed),
         "examples": len(task.x),
-        "images and labels": array_digest(task.x, task.y, task.ids),
+        "images and labels": array_digest(known or task.x, task.y, task.ids),
         "model": model,
         **({} if task.max_passes is None else {"max_passes": int(task.max_passes)}),
     }
@@ -463,9 +462,7 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
 def stream_count() -> int:
     """The number of streams on this machine."""
     accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU")
-    # Those that this process may use: fewer than the machine has in a container or under `taskset`.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if accelerated or cores < STREAMS else STREAMS
+    return 1 if accelerated or cores() < STREAMS else STREAMS
 
 
 def craft_in_parallel(craft: Callable, x, y, ids):
