@@ -29,6 +29,7 @@ from athe_tf.evaluation.sanity import SanityProbe, run_checks
 from athe_tf.evaluation.state_folder import MergedState, StateFolder, recall_clean
 from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
+from athe_tf.models.folding import cheaper_gradients
 from athe_tf.models.gradient_sources import straight_through
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.models.victim import Victim
@@ -122,6 +123,7 @@ def evaluate(
     for radius in (epsilon, *options.epsilons):
         threat_model(norm, radius)  # raises for an invalid norm or radius
     victim = straight_through(open_model(model).victim, options.straight_through)
+    victim = cheaper_gradients(victim, options.gradients)
     substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "published": chosen.epsilon}

@@ -71,6 +71,9 @@ class EvaluationOptions(LessCommonOptions):
             have a scale of their own keep it. Defaults to `"model"`.
         straight_through: Names of layers without a gradient, such as rounding, that attacks pass backward
             through; see `athe_tf.models.straight_through`. Defaults to none.
+        gradients: Where attacks take their gradients from: `"model"`, `"folded"` (convolutions with the batch
+            normalization behind them) or `"bfloat16"` (folded, in half precision). An image is broken only if
+            the model itself errs. Defaults to `"model"`.
         random_passes: An image of a randomized model is broken if more than half of so many fresh passes are
             wrong. Defaults to 16; models that are not randomized are not affected.
         gradient_passes: Average the gradients of every attack on a randomized model over so many passes.

@@ -1,5 +1,6 @@
 """What an evaluation will cost: passes that the loop counts, and seconds from a few that are measured."""
 
+import resource
 import time
 
 import numpy as np
@@ -25,8 +26,9 @@ def plan_evaluation(victim: Victim, data, options: EvaluationOptions, **given) -
 
     Returns:
         The share of correctly classified images that withstand a trial attack; and for every attack its
-        label, why it is not run (or `None`), and forward and backward passes with the seconds that they take:
-        `[3, 3]`, in the rows if every image falls at the first step, as the trial says, and if all stay.
+        label, why it is not run (or `None`), forward and backward passes with the seconds that they take:
+        `[3, 3]`, in the rows if every image falls at the first step, as the trial says, and if all stay; and
+        the memory of this process in GiB.
     """
     common = CommonOptions(**given)
     chosen = evaluator._protocol(common.attacks or None, common.protocol)
@@ -39,8 +41,18 @@ def plan_evaluation(victim: Victim, data, options: EvaluationOptions, **given) -
     victim = logarithms(victim) if options.probabilities else victim
     inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, common.seed, common.batch_size)
     evaluator._check_inputs(inputs, chosen, plan, options)
+    forward = peak_memory()  # after the clean images
     price, stay = measure(inputs)
-    return stay, [(one.label, one.not_run, _costs(one, inputs, price, stay)) for one in plan]
+    found, memory = [], {False: forward, True: peak_memory()}
+    for one in plan:
+        costs = _costs(one, inputs, price, stay)
+        found.append((one.label, one.not_run, costs, memory[bool(costs[:, 1].any())]))
+    return stay, found
+
+
+def peak_memory() -> float:
+    """The most memory that this process had so far, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # which counts KiB on Linux
 
 
 def measure(inputs: EvaluationInputs) -> tuple[np.ndarray, float]:

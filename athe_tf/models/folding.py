@@ -1,7 +1,7 @@
-"""The gradient of a network of `build` in inference mode, in fewer operations: for crafting in training.
+"""The gradient of a network in inference mode, in fewer operations, or in bfloat16.
 
 While a batch is attacked, the weights are constant. So what depends on them alone is computed once, in front
-of the loop of the attack:
+of the loop of the attack: for crafting in training, and on demand in an evaluation.
 
 - the kernels of convolutions with the scale of the batch normalization behind them, whose shift becomes a
   bias that oneDNN adds, with the activation, inside the convolution;
@@ -21,8 +21,12 @@ import keras
 import tensorflow as tf
 
 from athe_tf.layers.batch_norm import BatchNorm, affine_form, scaled_and_shifted
-from athe_tf.models.gradient_sources import replaced_calls
-from athe_tf.models.victim import Victim
+from athe_tf.layers.cosine_dense import CosineDense
+from athe_tf.models.features import find_head, known_graph
+from athe_tf.models.gradient_sources import with_calls
+from athe_tf.models.victim import Victim, keras_victim
+from athe_tf.utils.errors import check
+from athe_tf.utils.keras_compat import called_once
 
 # The attribute of models that `build` made: a user's own model is left as it is.
 _BUILT = "_athe_tf_built"
@@ -43,16 +47,7 @@ def folded(victim: Victim) -> Victim:
     model: Any = victim.network
     if not getattr(model, _BUILT, False) or model.inputs[0].dtype != "float32":
         return victim
-    calls = list(_Folder(model).calls.items())
-
-    def called(function):
-        def inside(x):
-            with replaced_calls(calls):
-                return function(x)
-
-        return None if function is None else inside
-
-    return victim.replace(logits=called(victim._logits), features=called(victim._features))
+    return with_calls(victim, list(_Folder(model).calls.items()))
 
 
 class _Folder:
@@ -83,7 +78,7 @@ class _Folder:
 
     def _batch_norm(self, layer: BatchNorm) -> None:
         scale, shift = affine_form(layer)
-        conv = self.before[id(layer.input)]
+        conv: Any = self.before.get(id(layer.input))
         if _is_convolution(conv) and len(self.after[id(conv.output)]) == 1:
             self.behind[conv] = scale, shift
             self.calls[layer] = _unchanged
@@ -164,3 +159,46 @@ def _shifted_without_slope(x, scale, shift):
 
 def _no_second_derivative(*upstream):
     raise NotImplementedError("A folded network has no second derivative.")
+
+
+def cheaper_gradients(victim: Victim, kind: str) -> Victim:
+    """A victim whose attacks follow the gradient of its network folded, or folded and in bfloat16.
+
+    The network itself, as it is, remains the judge. Its weights are read now.
+
+    Args:
+        victim: A victim of a Keras model of known layers.
+        kind: One of `athe_tf.utils.choices.GRADIENTS`; `"model"` changes nothing.
+    """
+    if kind == "model":
+        return victim
+    network: Any = victim.network
+    known = network is not None and victim.source is victim and not victim.copies and known_graph(network)
+    check(
+        known and all(called_once(layer) for layer in network.layers),
+        f"gradients='{kind}' needs a functional Keras model with gradients of its own, whose layers are "
+        f"called once each. Received: '{victim.name}'. Leave `gradients` out.",
+    )
+    network = _in_half_precision(network) if kind == "bfloat16" else network
+    calls = list(_Folder(network).calls.items())
+    name = f"{victim.name}, {kind}"
+
+    def digest():
+        found = victim.digest()
+        return None if found is None else f"{found}, {kind}"
+
+    source = keras_victim(network, find_head(network)).replace(name=name, digest=digest)
+    return victim.replace(source=with_calls(source, calls))
+
+
+def _in_half_precision(network: keras.Model) -> keras.Model:
+    """A copy that computes in bfloat16 between the normalized pixels and the features."""
+    whole = (keras.layers.InputLayer, keras.layers.Normalization, keras.layers.Dense, CosineDense)
+
+    def copied(layer):
+        half = {} if isinstance(layer, whole) else {"dtype": "mixed_bfloat16"}
+        return type(layer).from_config(layer.get_config() | half)
+
+    copy = keras.models.clone_model(network, clone_function=copied)
+    copy.set_weights(network.get_weights())
+    return copy

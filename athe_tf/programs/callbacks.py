@@ -329,8 +329,6 @@ class Backup(RunCallback):
         self.seconds, self.distribution = 60 * minutes, distribution
         self._metrics_to_restore: list | None = None
         self._last = time.monotonic()
-        # The last step after which the workers asked each other, when that was, and the next one.
-        self._asked, self._asked_at, self._ask = 0, self._last, 0
 
     def continue_epoch(self, trainer) -> None:
         """Keeps the metrics of an interrupted epoch, because Keras resets them when the rest of it begins."""
@@ -338,6 +336,7 @@ class Backup(RunCallback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._first_step = self.progress.step
+        # The last step after which the workers asked each other, when that was, and the next one.
         self._asked, self._asked_at, self._ask = 0, time.monotonic(), 0
         if self._metrics_to_restore is not None:
             for variable, value in zip(_metric_variables(self.model), self._metrics_to_restore, strict=True):
@@ -357,11 +356,11 @@ class Backup(RunCallback):
         """After how many steps the workers ask each other again; a single one waits for nobody."""
         if self.distribution.workers == 1:
             return 1
-        now, done = time.monotonic(), batch + 1 - self._asked
-        seconds = max(now - self._asked_at, 1e-6) / max(done, 1)
+        now = time.monotonic()
+        rate = (batch + 1 - self._asked) / max(now - self._asked_at, 1e-6)
         self._asked, self._asked_at = batch + 1, now
         # The clocks of the workers differ, and all of them have to ask after the same step.
-        return max(1, int(self.distribution.from_chief(min(NOTICED, self.seconds) / seconds)))
+        return max(1, int(self.distribution.from_chief(min(NOTICED, self.seconds) * rate)))
 
     def _save_and_stop(self, due: bool) -> None:
         """Saves if that is due on any worker or one has to stop; then all workers stop."""

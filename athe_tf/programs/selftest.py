@@ -31,9 +31,8 @@ class SelftestConfig(DeviceOptions):
     def __post_init__(self):
         check_folder(self, "output")
         check_options(self, flag)
-        for name in self.only:
-            if name not in CHECKS:
-                raise unknown_name("check", name, CHECKS)
+        for name in set(self.only) - set(CHECKS):
+            raise unknown_name("check", name, CHECKS)
         check(
             self.distribution != "multi_worker",
             "The self-test is about one machine. Received: --distribution=multi_worker. Run it on each.",
@@ -70,11 +69,7 @@ def action(config: SelftestConfig, extra: dict) -> int:
     return 1 if failed else 0
 
 
-EXAMPLES = """
-bin/selftest --output=selftest.json
-bin/selftest --devices=0,1
-bin/selftest --cpu_replicas=2
-"""
+EXAMPLES = "bin/selftest --output=selftest.json\nbin/selftest --cpu_replicas=2"
 SUMMARY = "tests the devices of this machine: numbers, resume, mixed precision, XLA, attacks and speed."
 PROGRAM = Program("bin/selftest", SUMMARY, EXAMPLES, SelftestConfig, action)
 main = PROGRAM.run

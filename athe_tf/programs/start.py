@@ -5,16 +5,9 @@ import importlib
 import sys
 
 _NAMES = (
-    "analyze",
-    "evaluate",
-    "export",
-    "import_model",
-    "import_torch",
-    "report",
-    "reproduce",
-    "selftest",
+    "analyze", "evaluate", "export", "import_model", "import_torch", "report", "reproduce", "selftest",
     "train",
-)
+)  # fmt: skip
 
 
 def _start(program: str) -> None:
@@ -28,6 +21,4 @@ def _start(program: str) -> None:
     module.main()
 
 
-analyze, evaluate, export, import_model, import_torch, report, reproduce, selftest, train = (
-    functools.partial(_start, name) for name in _NAMES
-)
+globals().update({name: functools.partial(_start, name) for name in _NAMES})

@@ -8,6 +8,7 @@ import textwrap
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.programs.accelerators import DEVICE, planned_device
 from athe_tf.programs.command_line import Flag, Program, flags_of, print_line, warn_user, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION, RESTART_ALL
@@ -81,7 +82,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         workdir.remove_leftovers()
         print_line(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
-    settings = config.distribution_settings().resolve()
+    settings, device = config.distribution_settings().resolve(), planned_device(extra)
     if config.tensorboard:
         import_optional("tensorboard", NEEDED)
     if config.initial_model is not None and not workdir.backup.exists():
@@ -91,7 +92,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         from athe_tf.programs.build import make_splits
         from athe_tf.programs.cost_estimate import describe_plan
 
-        print_line(describe_plan(config, make_splits(config), print_line))
+        print_line(describe_plan(config, make_splits(config), print_line, device))
         return 0
     INTERRUPTION.remark = "The same command resumes the run."
     is_chief = settings.cluster is None or settings.cluster.is_chief
@@ -119,7 +120,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
 
 
 SUMMARY = "trains a robust image classifier."
-PROGRAM = TrainProgram("bin/train", SUMMARY, EXAMPLES, TrainConfig, action, [PLAN])
+PROGRAM = TrainProgram("bin/train", SUMMARY, EXAMPLES, TrainConfig, action, [PLAN, DEVICE])
 main = PROGRAM.run
 
 if __name__ == "__main__":

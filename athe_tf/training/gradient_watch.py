@@ -109,10 +109,8 @@ class GradientWatch(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if not np.isfinite((logs or {}).get("loss", 0.0)):
             # In a compiled step, whose check XLA drops.
-            raise InputError(
-                f"{LOSS_NOT_FINITE}XLA has updated the weights, which may not be numbers either. Go back to "
-                "saved ones, and lower the learning rate; are the images in [0, 1]?"
-            )
+            remedy = "go back to saved ones, and lower the learning rate. Are the images in [0, 1]?"
+            raise InputError(f"{LOSS_NOT_FINITE}XLA has updated the weights: {remedy}")
         self._done = batch + 1
         if self._done - self._first >= STEPS:
             counts = self.model.crafted.read()

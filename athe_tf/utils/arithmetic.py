@@ -20,22 +20,12 @@ def make_deterministic() -> None:
 
 
 def arithmetic() -> dict[str, str]:
-    """What decides how results are rounded, by names for the user.
-
-    Example:
-
-    >>> sorted(arithmetic())
-    ['TF32', 'deterministic', 'device']
-    """
-    on_gpu = bool(tf.config.get_visible_devices("GPU"))
+    """What decides how results are rounded, by names for the user."""
+    on_gpu, words = bool(tf.config.get_visible_devices("GPU")), {True: "yes", False: "no"}
     tf32 = on_gpu and tf.config.experimental.tensor_float_32_execution_enabled()
-    words = {True: "yes", False: "no"}
-    return {
-        "device": device_name(),
-        "TF32": words[tf32],
-        # The kernels of a CPU give the same bits anyway; see `repeatable`.
-        "deterministic": words[is_op_determinism_enabled() or not on_gpu],
-    }
+    # The kernels of a CPU give the same bits anyway; see `repeatable`.
+    fixed = is_op_determinism_enabled() or not on_gpu
+    return {"device": device_name(), "TF32": words[tf32], "deterministic": words[fixed]}
 
 
 def computed_on() -> str:

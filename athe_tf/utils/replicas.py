@@ -122,31 +122,23 @@ def divided_variable(name: str, shape, dtype: str) -> keras.Variable:
 
     `whole_value` and `assign_whole` read and write the rows of all replicas, in order.
     """
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    own = (shape[0] // replicas, *shape[1:])
+    strategy = tf.distribute.get_strategy()
+    own = (shape[0] // strategy.num_replicas_in_sync, *shape[1:])
     kind: dict = {"synchronization": "on_read", "aggregation": "none", "trainable": False, "autocast": False}
-    return keras.Variable("zeros", own, dtype, name=name, **kind)
-
-
-def _divider(variable):
-    """The strategy whose replicas each have rows of their own, or `None` for any other variable."""
-    divided = (getattr(variable, "synchronization", ""), getattr(variable, "aggregation", "")) == (
-        "on_read",
-        "none",
-    )
-    return getattr(variable.value, "distribute_strategy", None) if divided else None
+    variable = keras.Variable("zeros", own, dtype, name=name, **kind)
+    variable.divided_by = strategy if strategy.num_replicas_in_sync > 1 else None
+    return variable
 
 
 def whole_shape(variable) -> tuple:
     """The shape of a variable; of a divided one, with the rows of all replicas."""
-    strategy = _divider(variable)
-    count = 1 if strategy is None else strategy.num_replicas_in_sync
-    return tuple(variable.shape) if count == 1 else (count * variable.shape[0], *variable.shape[1:])
+    strategy, shape = getattr(variable, "divided_by", None), tuple(variable.shape)
+    return shape if strategy is None else (strategy.num_replicas_in_sync * shape[0], *shape[1:])
 
 
 def whole_value(variable) -> np.ndarray:
     """The value of a variable; of a divided one, the rows of all replicas. All workers must call this."""
-    strategy = _divider(variable)
+    strategy = getattr(variable, "divided_by", None)
     if strategy is None:
         return np.asarray(variable)
     own = strategy.run(lambda: tf.convert_to_tensor(variable))
@@ -157,12 +149,9 @@ def whole_value(variable) -> np.ndarray:
 
 def assign_whole(variable, value) -> None:
     """Writes what `whole_value` returned, on any number of replicas."""
-    strategy = _divider(variable)
+    strategy = getattr(variable, "divided_by", None)
     if strategy is None:
         variable.assign(value)
-        return
-    parts = np.split(np.asarray(value), strategy.num_replicas_in_sync)
-    own = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(parts[context.replica_id_in_sync_group])
-    )
-    strategy.run(variable.assign, args=(own,))
+    else:
+        parts = tf.reshape(value, [-1, *variable.shape])
+        strategy.run(lambda: variable.assign(parts[index()]))

@@ -6,10 +6,13 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
+from athe_tf.evaluation import EvaluationOptions
 from athe_tf.layers.batch_norm import BatchNorm
-from athe_tf.models.folding import folded, mark_built
+from athe_tf.models.folding import cheaper_gradients, folded, mark_built
 from athe_tf.models.victim import victim_of
 from athe_tf.programs.build import dtype_policy
+from athe_tf.utils.choices import GRADIENTS
+from athe_tf.utils.errors import InputError
 
 RNG = np.random.default_rng(0)
 X = tf.constant(RNG.uniform(size=(3, 16, 16, 3)), tf.float32)
@@ -156,3 +159,34 @@ def test_crafting_sees_the_weights_of_its_step():
         # Signs of gradients near zero may differ.
         assert np.mean(np.abs(received - expected) > 1e-6) < 0.01
         trainer.train_on_batch(X, Y)
+
+
+def test_cheaper_gradients_leave_the_verdict_to_the_model():
+    """What a result calls adversarial, the model itself misclassifies."""
+    net = keras.models.clone_model(plain := built(activation="softplus"))
+    net.set_weights(plain.get_weights())
+    labels = np.argmax(net(X), axis=1)
+    attack = athe_tf.attacks.PGD(4 / 255, steps=3)
+    found = {}
+    for kind in GRADIENTS:
+        victim = cheaper_gradients(victim_of(net), kind)
+        result = found[kind] = attack.run(victim, X.numpy(), labels)
+        assert np.array_equal(np.argmax(net(result.x_adv), axis=1) != labels, result.success)
+        assert (victim.source is victim) == (kind == "model")
+        assert kind == "model" or victim.digest().endswith(f", {kind}")
+    np.testing.assert_array_equal(found["folded"].success, found["model"].success)
+    source = cheaper_gradients(victim_of(net), "bfloat16").source
+    assert source.network.get_layer("conv1").compute_dtype == "bfloat16"
+    np.testing.assert_allclose(source.logits(X), net(X), atol=0.05 * np.abs(net(X)).max())
+
+
+def test_an_evaluation_names_its_gradients():
+    net, labels = built("small_cnn"), np.zeros(3, int)
+    options = EvaluationOptions(gradients="folded")
+    data = (X.numpy(), np.argmax(net(X), axis=1))
+    result = athe_tf.evaluate(net, data, attacks=["fgsm"], epsilon=8 / 255, checks=False, options=options)
+    assert result.gradient_source["name"] == "small_cnn, folded"
+    assert result.settings["gradients"] == "folded"
+    with pytest.raises(InputError, match="gradients='bfloat16' needs a functional Keras model"):
+        options = EvaluationOptions(gradients="bfloat16")
+        athe_tf.evaluate(lambda x: x[:, 0, 0, :], (X, labels), attacks=["fgsm"], options=options)

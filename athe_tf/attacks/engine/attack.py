@@ -316,10 +316,7 @@ class Attack(ReprFromArguments):
         return driver.run(task, state)
 
     def compiled(self, victim: Victim, shape, which: str, y=None, size: int | None = None):
-        """`run_round` or `craft`, compiled once for a victim and a shape of images, for any batch size.
-
-        With a `size`, by XLA for batches of exactly this size.
-        """
+        """`run_round` or `craft`, compiled once for a victim and a shape of images; with a `size`, by XLA."""
         functions = self._compiled.setdefault(victim, {})
         labels = tf.TensorSpec(
             [size, *([] if y is None else y.shape[1:])], tf.int32 if y is None else y.dtype
@@ -340,7 +337,6 @@ class Attack(ReprFromArguments):
                 with whole_batches() if size else contextlib.nullcontext():
                     return method(reference(), x, y, ids, rng.fold(seed), *more)
 
-            # `None` leaves the choice to TensorFlow, as without the argument.
             function = tf.function(called, autograph=False, jit_compile=True if size else None)
             seed = tf.TensorSpec([], tf.int64)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.

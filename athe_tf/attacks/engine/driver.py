@@ -242,7 +242,7 @@ class _Stage:
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
 
         def worker(victim, device=None):
-            size = min(task.batch_size, len(task.x)) if task.jit_compile else None
+            size = task.batch_size if task.jit_compile else None
             function = self.attack.compiled(victim, task.x.shape, "run_round", size=size)
 
             def one_batch(batch):
@@ -256,7 +256,10 @@ class _Stage:
                     try:
                         found = function(x, y, names, seed, number, *memory)
                     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
-                        raise (error if size is None else not_compiled(error)) from error
+                        if size is None:
+                            raise
+                        reason = f"XLA cannot compile it: {first_line(error)}. Leave jit_compile out."
+                        raise NotApplicable(reason) from error
                 return RoundResult(*(None if value is None else value[:count] for value in found))
 
             return one_batch
@@ -295,11 +298,6 @@ class _Stage:
             result.rounds[rows] = self.stage.first + number + 1
             solved.append(rows[found.success])
         return np.concatenate(solved)
-
-
-def not_compiled(error: Exception) -> NotApplicable:
-    """Why XLA cannot run an attack."""
-    return NotApplicable(f"XLA cannot compile it: {first_line(error)}. Leave jit_compile out.")
 
 
 def even_batches(rows: np.ndarray, batch_size: int, streams: int) -> list[np.ndarray]:
