@@ -5,6 +5,7 @@ Robust accuracy of averaged weights is usually higher and decreases later (Gowal
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -171,7 +172,7 @@ class StatisticsPass:
     Batches that `strategy` has distributed are passed over on all of its devices.
     """
 
-    def __init__(self, net: keras.Model, strategy: tf.distribute.Strategy | None = None):
+    def __init__(self, net: keras.Model, strategy: Any = None):
         self.layers = [
             layer for layer in all_layers(net) if isinstance(layer, keras.layers.BatchNormalization)
         ]
