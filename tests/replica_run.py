@@ -30,6 +30,7 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
+from athe_tf.training.averaging import StatisticsPass
 from athe_tf.training.random_layers import augmented
 from athe_tf.utils import arithmetic
 from athe_tf.utils.errors import InputError
@@ -163,6 +164,27 @@ def noise_of_free_at(distributions, folder):
     for which, other in itertools.permutations(trainers, 2):
         load_state(f"{folder}/{which}.npz", trainers[other])
         found[f"free_at/{which} for {other}"] = np.ravel(whole_value(trainers[other].noise))
+    return found
+
+
+def statistics_of_swa(distributions):
+    """Moving statistics by a pass over an epoch, and how many images of a batch the first device gets."""
+    config, found = TrainConfig.from_flags(batch_size=16, augmentation="none"), {}
+    for which, distribution in distributions.items():
+        with distribution.scope():
+            net = tiny_net("he")
+            synchronize(net)
+        source = distribution.train_dataset(tiny_splits(32).train, **config.stream_settings)
+        first = next(iter(source))[0]
+        parts = (
+            (first,)
+            if distribution.strategy is None
+            else distribution.strategy.experimental_local_results(first)
+        )
+        found[f"swa/{which}/images"] = len(parts[0])
+        statistics = StatisticsPass(net, distribution.strategy)
+        statistics(build.epoch_batches(config, tiny_splits(32), 0, distribution))
+        found[f"swa/{which}"] = np.concatenate([np.ravel(v) for v in net.non_trainable_variables])
     return found
 
 
@@ -352,6 +374,7 @@ def main() -> None:
         | runs(distributions)
         | uneven(distributions)
         | pieces(distributions)
+        | statistics_of_swa(distributions)
         | refused(two)
         | compiled_crafting(two)
         | wrong_values(two)
