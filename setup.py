@@ -13,8 +13,8 @@ VERSION = re.search(
 
 
 def description() -> str:
-    """README.md without links into the repository, which lead nowhere on other pages, such as PyPI's."""
-    text = (HERE / "README.md").read_text()
+    """README.md without pictures and links of the repository, which lead nowhere on pages such as PyPI's."""
+    text = re.sub(r"!\[[^\]]*\]\((?!https?://).*\)\n\n", "", (HERE / "README.md").read_text())
     return re.sub(r"\[([^\]]+)\]\((?!https?://)([^)#]+)[^)]*\)", r"\1 (`\2`)", text)
 
 

@@ -242,7 +242,7 @@ class _Stage:
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
 
         def worker(victim, device=None):
-            size = min(task.batch_size, len(task.x)) if task.jit_compile else None
+            size = task.batch_size if task.jit_compile else None
             function = self.attack.compiled(victim, task.x.shape, "run_round", size=size)
 
             def one_batch(batch):
