@@ -30,6 +30,7 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
+from athe_tf.training.averaging import StatisticsPass
 from athe_tf.training.random_layers import augmented
 from athe_tf.utils import arithmetic
 from athe_tf.utils.errors import InputError
@@ -155,7 +156,7 @@ def noise_of_free_at(distributions, folder):
         found[f"free_at/{which}/rows"] = trainer.noise.shape[0]
         save_state(f"{folder}/{which}.npz", trainer, RunProgress())
     two, trainer = distributions["two"].strategy, trainers["two"]
-    step = tf.function(lambda x, y: two.run(trainer.train_step, args=((x, y),)))
+    step = tf.function(lambda x, y: two.run(trainer.train_step, args=((x, y),)), autograph=False)
     graph = step.get_concrete_function(tf.zeros([8, 8, 8, 1], tf.float64), tf.zeros([8], tf.int32)).graph
     exchanged = [op.outputs[0].shape for op in graph.get_operations() if op.type.startswith("Collective")]
     found["free_at/exchanged"] = [shape.num_elements() for shape in exchanged]
@@ -163,6 +164,27 @@ def noise_of_free_at(distributions, folder):
     for which, other in itertools.permutations(trainers, 2):
         load_state(f"{folder}/{which}.npz", trainers[other])
         found[f"free_at/{which} for {other}"] = np.ravel(whole_value(trainers[other].noise))
+    return found
+
+
+def statistics_of_swa(distributions):
+    """Moving statistics by a pass over an epoch, and how many images of a batch the first device gets."""
+    config, found = TrainConfig.from_flags(batch_size=16, augmentation="none"), {}
+    for which, distribution in distributions.items():
+        with distribution.scope():
+            net = tiny_net("he")
+            synchronize(net)
+        source = distribution.train_dataset(tiny_splits(32).train, **config.stream_settings)
+        first = next(iter(source))[0]
+        parts = (
+            (first,)
+            if distribution.strategy is None
+            else distribution.strategy.experimental_local_results(first)
+        )
+        found[f"swa/{which}/images"] = len(parts[0])
+        statistics = StatisticsPass(net, distribution.strategy)
+        statistics(build.epoch_batches(config, tiny_splits(32), 0, distribution))
+        found[f"swa/{which}"] = np.concatenate([np.ravel(v) for v in net.non_trainable_variables])
     return found
 
 
@@ -352,6 +374,7 @@ def main() -> None:
         | runs(distributions)
         | uneven(distributions)
         | pieces(distributions)
+        | statistics_of_swa(distributions)
         | refused(two)
         | compiled_crafting(two)
         | wrong_values(two)

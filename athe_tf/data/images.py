@@ -108,6 +108,12 @@ class ImageSource:
         ids = tf.data.Dataset.from_tensor_slices(order).skip(skipped)
         return ids.map(without_autograph(lambda ids: (ids, ids)))
 
+    def _shuffled_part(self, key, batch_size, skipped, part):
+        """The batches of `_shuffled`, but only a part of each; `part` is as in `stream`, or rows."""
+        pick = part_of if isinstance(part, tuple) else tf.gather
+        batches = self._shuffled(key, batch_size, skipped)
+        return batches.map(without_autograph(lambda *values: tuple(pick(each, part) for each in values)))
+
     def _finished(self, dataset, augment):
         """Dataset of `(float32 images in [0, 1], int32 labels)`, augmented.
 
@@ -153,7 +159,8 @@ class ImageSource:
             epochs: The epoch after which the stream ends, counted from the start of training. Defaults to
                 `None`: endless.
             part: `(i, n)` gives part `i` of `n` equal parts of every batch and reads no other images, for one
-                of several workers, and what they are mixed with. Defaults to `(0, 1)`: whole batches.
+                of several workers, and what they are mixed with. A list of integers gives these rows of every
+                batch. Defaults to `(0, 1)`: whole batches.
             **options: Those of `AugmentationOptions`, such as `cutmix=1.0`.
 
         Returns:
@@ -174,11 +181,10 @@ class ImageSource:
         def batches_of(epoch):
             key = fold(seed, epoch)
             skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
-            batches = self._shuffled(key, batch_size, skip)
             if mixing is None:
-                return batches.map(
-                    without_autograph(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
-                )
+                batches = self._shuffled_part(key, batch_size, skip, part)
+                return batches.map(without_autograph(lambda ids, payload: (key, ids, payload)))
+            batches = self._shuffled(key, batch_size, skip)
             return batches.enumerate(epoch * steps + skip).map(lambda step, batch: wanted(key, step, batch))
 
         @without_autograph

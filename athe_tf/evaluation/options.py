@@ -36,7 +36,7 @@ class CommonOptions:
     norm: str | None = option(None, "Norm. [the protocol's, the run's own, or linf]", choices=NORMS)
     epsilon: float | None = option(None, "Radius. [the protocol's, the run's own, or 8/255]")
     max_examples: int | None = option(None, "Evaluate only the first N images.", gt=0)
-    batch_size: int = option(128, "Images that go through the model at once, over all devices.", gt=0)
+    batch_size: int = option(128, "Images that go through the model at once, on each device.", gt=0)
     seed: int = seed_option("Seed of the attacks.")
     checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import itertools
 
 import keras
 
 from athe_tf import attacks, data, models, training
 from athe_tf.data.names import CROPS_ORIGINALS, in_memory_only
+from athe_tf.distribution import Distribution
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.card import describe
 from athe_tf.programs.config import TrainConfig
@@ -178,10 +180,13 @@ def make_average(config: TrainConfig, splits, updates_per_epoch: int) -> WeightA
     return EMA(config.ema, *settings) if config.ema else None
 
 
-def epoch_batches(config: TrainConfig, splits, epoch: int):
-    """The training batches of one epoch, counted from 0."""
-    start = epoch * splits.train.steps_per_epoch(config.batch_size)
-    return splits.train.stream(**config.stream_settings, start_step=start, epochs=epoch + 1)
+def epoch_batches(config: TrainConfig, splits, epoch: int, distribution: Distribution | None = None):
+    """The training batches of one epoch, counted from 0, divided among devices if there are several."""
+    steps = splits.train.steps_per_epoch(config.batch_size)
+    settings = {**config.stream_settings, "start_step": epoch * steps, "epochs": epoch + 1}
+    if distribution is None:
+        return splits.train.stream(**settings)
+    return itertools.islice(distribution.train_dataset(splits.train, **settings), steps)
 
 
 def start_from(trainer, path: str) -> None:

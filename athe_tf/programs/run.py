@@ -212,6 +212,8 @@ class Run:
         chosen_by = self.trainer.options.chosen_by
         kept = self.workdir.best, progress, writes, chosen_by
         found: list = [self.trainer.average] if isinstance(self.trainer.average, SWA) else []
+        for swa in found:
+            swa.batches = lambda epoch: epoch_batches(config, self.splits, epoch, self.distribution)
         if config.guarded_drop:
             # It always probes the first training batch, of images that are not mixed.
             plain = dataclasses.replace(config, mixup=0.0, cutmix=0.0)

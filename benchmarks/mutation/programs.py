@@ -326,7 +326,7 @@ SLIPS = (
         '"factor": 0.1,',
         BUILD,
     ),
-    Slip("G45", f"{HERE}/build.py", "start_step=start, epochs", "start_step=0, epochs", BUILD),
+    Slip("G45", f"{HERE}/build.py", '"start_step": epoch * steps', '"start_step": 0', BUILD),
     Slip(
         "G49",
         f"{HERE}/run.py",

@@ -364,3 +364,9 @@ def test_an_evaluation_uses_the_devices_of_each_worker_and_no_tpu():
     assert DistributionSettings("auto").shared_evaluation(one) == (DistributionSettings("auto"), None)
     shard = DistributionSettings("auto").shared_evaluation(two, look_for_workers=False)
     assert shard == (DistributionSettings("auto"), None)
+
+
+def test_the_statistics_pass_of_swa_uses_all_devices_and_finds_what_one_finds(replicas):
+    assert replicas["swa/one/images"] == 16 and replicas["swa/two/images"] == 8
+    np.testing.assert_allclose(replicas["swa/two"], replicas["swa/one"], rtol=1e-5, atol=1e-7)
+    assert np.ptp(replicas["swa/one"]) > 0
