@@ -73,9 +73,10 @@ def load(
         "Received: streamed=True. Leave `streamed` out.",
     )
     if name == "digits":
-        return from_arrays(name, npz.read(DIGITS), class_names=tuple("0123456789"), **sizes)
+        return from_arrays(name, npz.read(DIGITS)[0], class_names=tuple("0123456789"), **sizes)
     if name.startswith("npz:"):
-        return from_arrays(name, npz.read(name.removeprefix("npz:")), **sizes)
+        parts, names = npz.read(name.removeprefix("npz:"))
+        return from_arrays(name, parts, class_names=names, **sizes)
     if name.startswith("folder:"):
         return folder.load(name, **sizes, streamed=streamed, skip_corrupt=skip_corrupt)
     return tfds.load(name, data_dir, **sizes, streamed=streamed)

@@ -64,14 +64,17 @@ def from_arrays(
     Args:
         parts: `{"train": (images, labels), "test": ..., "validation": ...}`; without "validation", it is
             held out of "train"; without "train", both are `None`.
-        num_classes: Defaults to the number of classes in the training labels.
+        num_classes: Defaults to the number of classes in the training labels; without them, to the number of
+            names, or what the test labels need.
         statistics: `(mean, std)`. Defaults to the statistics of the training images.
     """
     for part, (images, labels) in parts.items():
         rules.check_images(images, f"x_{part}")
         rules.check_labels(labels, len(images), f"y_{part}")
-    if num_classes is None:
+    if num_classes is None and "train" in parts:
         num_classes = rules.count_classes(parts["train"][1], "y_train")
+    elif num_classes is None:  # for testing only: classes without an image are not known
+        num_classes = len(class_names or ()) or max(2, int(parts["test"][1].max()) + 1)
     expected = parts["test"][0].shape[1:]
     for part, (images, labels) in parts.items():
         rules.check_classes(labels, num_classes, f"y_{part}", rules.SAME_CLASSES)

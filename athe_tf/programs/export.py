@@ -70,8 +70,11 @@ def action(config: ExportConfig, extra: dict) -> None:
 
 def _write_saved_model(net, config: ExportConfig, settings: dict) -> str:
     """Writes a folder, and returns what to tell the user."""
+    from athe_tf.conversion.converted_file import convertible
     from athe_tf.saving.saved_model import export
 
+    mixed = any(layer.dtype_policy.name.startswith("mixed") for layer in net.layers)
+    net = convertible(net) if mixed else net  # in float32
     card = export(net, config.output, margin=settings.get("margin"))
     alone = card["head"] in ("unknown", "ensemble")
     endpoints = "endpoint serve" if alone else "endpoints serve and features"
