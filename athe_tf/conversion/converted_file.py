@@ -20,7 +20,7 @@ from athe_tf.utils.files import replacing
 from athe_tf.utils.registry import import_optional
 
 #: The formats of `convert`.
-FORMATS = tuple(name for name in EXPORT_SUFFIXES if name != "saved_model")
+FORMATS = tuple(name for name in EXPORT_SUFFIXES if EXPORT_SUFFIXES[name])
 
 
 def convert(

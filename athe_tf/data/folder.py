@@ -6,7 +6,6 @@ images get three. Transparency is dropped.
 
 import functools
 import os
-import pathlib
 import warnings
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.encoded import EncodedSource, ImageDecoder
-from athe_tf.data.folder_layout import PARTS, check_folder, image_files
+from athe_tf.data.folder_layout import PARTS, ImageFile, check_folder, folder_and_share, image_files
 from athe_tf.data.images import chosen_part, parallel_map, without_autograph
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, hold_out
@@ -143,9 +142,12 @@ def unreadable(paths: Sequence[str]) -> list[str]:
 
 def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt) -> Splits:
     """The splits of `name`, which is `"folder:PATH"`, with the arguments of `athe_tf.data.load`."""
-    folder = pathlib.Path(name.removeprefix("folder:")).expanduser()
-    classes = check_folder(folder)
-    found = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
+    classes = check_folder(name.removeprefix("folder:"))
+    folder, share = folder_and_share(name.removeprefix("folder:"))
+    if share:
+        found = _divided(image_files(folder, classes), share)
+    else:
+        found = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
     if skip_corrupt:
         found = _without_corrupt(name, found)
     _check_classes(name, found, classes)
@@ -179,6 +181,18 @@ def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_
         )
     sample = sets.get("train", sets["test"]).arrays(max_examples=_SAMPLE)[0]
     return from_sets(name, sets, len(classes), classes, channel_statistics(sample))
+
+
+def _divided(files: list[ImageFile], share: float) -> dict[str, list[ImageFile]]:
+    """The same share of each class for testing, at least one image, and always the same ones."""
+    parts: dict[str, list[ImageFile]] = {"train": [], "test": []}
+    for label in sorted({file.label for file in files}):
+        of_class = [file for file in files if file.label == label]
+        order = np.random.RandomState(label).permutation(len(of_class))
+        tested = set(order[: max(1, round(share * len(of_class)))].tolist())
+        for index, file in enumerate(of_class):
+            parts["test" if index in tested else "train"].append(file)
+    return parts
 
 
 def _without_corrupt(name, files):

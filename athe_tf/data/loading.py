@@ -32,7 +32,9 @@ def load(
     (1197, 200, 400, 10)
 
     Args:
-        name: `"digits"`, `"npz:PATH"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set.
+        name: `"digits"`, `"npz:PATH"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set, with
+            `:split` if another of its splits than the usual one is to be tested, such as `"cifar10:train"`.
+            `"folder:PATH:test=0.2"` divides a folder of classes: a fifth of each, always the same, is tested.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own default. A set that is
             not there is downloaded. Use only folders that you trust: their files name Python classes, of
             which only TFDS' own features are loaded.

@@ -91,7 +91,7 @@ assert "tensorflow_datasets" not in sys.modules
 
 
 def test_digits_are_the_published_ones():
-    parts = npz.read(DIGITS)
+    parts = npz.read(DIGITS)[0]
     labels = np.concatenate([labels for _, labels in parts.values()])
     # Per class, as the description of the UCI repository counts them.
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
