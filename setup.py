@@ -13,8 +13,8 @@ VERSION = re.search(
 
 
 def description() -> str:
-    """README.md without links into the repository, which lead nowhere on other pages, such as PyPI's."""
-    text = (HERE / "README.md").read_text()
+    """README.md without pictures and links of the repository, which lead nowhere on pages such as PyPI's."""
+    text = re.sub(r"!\[[^\]]*\]\((?!https?://).*\)\n\n", "", (HERE / "README.md").read_text())
     return re.sub(r"\[([^\]]+)\]\((?!https?://)([^)#]+)[^)]*\)", r"\1 (`\2`)", text)
 
 
@@ -115,6 +115,7 @@ setup(
             "athe-tf-import_torch=athe_tf.programs.start:import_torch",
             "athe-tf-report=athe_tf.programs.start:report",
             "athe-tf-reproduce=athe_tf.programs.start:reproduce",
+            "athe-tf-selftest=athe_tf.programs.start:selftest",
         ]
     },
 )

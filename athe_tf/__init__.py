@@ -16,6 +16,7 @@ import os
 import lazy_loader
 
 from athe_tf.utils.keras_registration import register_with_keras as _register_with_keras
+from athe_tf.utils.quiet_start import start_quietly as _start_quietly
 from athe_tf.version import __version__ as __version__
 
 # oneDNN makes convolutions two to three times faster on CPUs without AVX-512 VNNI, where TensorFlow
@@ -23,5 +24,6 @@ from athe_tf.version import __version__ as __version__
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 # So that `keras.models.load_model` finds the layers and losses of a saved model.
 _register_with_keras()
+_start_quietly()
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

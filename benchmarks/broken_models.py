@@ -17,6 +17,7 @@ to repeat a cell.
 """
 
 import argparse
+import functools
 import json
 import math
 import pathlib
@@ -55,7 +56,7 @@ _ONE_STEP = (
     "digits_fast_at.flags", "--guard_drop=0", "--start=zero", "--epochs=40", "--learning_rate=0.2"
 )  # fmt: skip
 _FROM = (
-    "cifar_fast_at.flags --model=wrn-10-1 --max_train_examples=16000 --validation_size=500 --epochs=3 "
+    "cifar_fast_at.flags --model=wrn-10-1 --max_train_examples=8000 --validation_size=200 --epochs=2 "
     "--guard_drop=0 --learning_rate=0.2 --initial_model=fast_at_seed{}"
 )
 #: Flags of the models that are trained here; the last epoch counts, not the best.
@@ -76,6 +77,7 @@ TRAINED = {
     "cifar_zero": (*_FROM.format(0).split(), "--start=zero", "--epsilon=16/255", "--step_size=16/255"),
     "cifar_large_step": (*_FROM.format(1).split(), "--epsilon=12/255", "--step_size=24/255"),
 }
+SHARED: dict[tuple[str, str], keras.Model] = {}
 CIFAR_RUNS = ("fast_at_he_seed0", "fast_at_mhe_seed0", "fast_at_seed1")
 
 
@@ -141,6 +143,18 @@ def trained(name: str, state: pathlib.Path) -> keras.Model:
         config = PROGRAM.read(arguments)[0]
         train(config, athe_tf.data.load(config.dataset), Workdir(folder), write=lambda *_, **__: None)
     return load_model(folder / "final.keras")
+
+
+def victim_of(net: keras.Model, role: str = "target") -> Victim:
+    """The victim of the first network with these layers, with the weights of this one.
+
+    So an attack is compiled once for all rows with one architecture. Victims that are in use at the same time
+    differ in `role`.
+    """
+    layers = re.sub(r'_\d+"', '"', re.sub(r'"shared_object_id": \d+', "", net.to_json()))
+    first = SHARED.setdefault((role, layers), net)
+    first.set_weights(net.get_weights())
+    return victim(first)
 
 
 def of_study(run: str) -> pathlib.Path:
@@ -273,10 +287,10 @@ def rows(state: pathlib.Path) -> dict:
     """What makes each row; nothing is trained or loaded before it is called."""
 
     def of(name):
-        return lambda: Row(victim(trained(name, state)), healthy=True)
+        return lambda: Row(victim_of(trained(name, state)), healthy=True)
 
     def overfitted(name, twin):
-        return lambda: Row(victim(trained(name, state)), victim(trained(twin, state)))
+        return lambda: Row(victim_of(trained(name, state)), victim_of(trained(twin, state), "source"))
 
     def behind(name, function, randomized=False):
         def make():
@@ -317,12 +331,12 @@ def rows(state: pathlib.Path) -> dict:
         return make
 
     def of_cifar(name):
-        return lambda: Row(victim(load_model(of_study(name))), dataset="cifar10", healthy=True)
+        return lambda: Row(victim_of(load_model(of_study(name))), dataset="cifar10", healthy=True)
 
     def overfitted_cifar(name, twin):
         def make():
-            source = victim(load_model(of_study(twin)))
-            return Row(victim(trained(name, state)), source, dataset="cifar10")
+            source = victim_of(load_model(of_study(twin)), "source")
+            return Row(victim_of(trained(name, state)), source, dataset="cifar10")
 
         return make
 
@@ -365,19 +379,30 @@ def rows(state: pathlib.Path) -> dict:
 def attacks_of(column: str, row: Row, epsilon: float) -> tuple[Victim, list[Attack]]:
     """`(what is attacked, the attacks)` of a cell."""
     if column == "two-phase":
-        return row.target, [TwoPhase(epsilon)]
+        return row.target, [attack_of(TwoPhase, epsilon)]
     if column != "reference":
         column = "autoattack-rand" if column == "autoattack" and row.randomized else column
-        return row.target, [athe_tf.attacks.get(column, epsilon=epsilon)]
+        return row.target, [attack_of(column, epsilon)]
     if row.source is None:
         return row.target, []
     through = row.target.replace(source=row.source)
-    return through, [athe_tf.attacks.get(name, epsilon=epsilon) for name in ("apgd-dlr-50x2", "cr")]
+    return through, [attack_of(name, epsilon) for name in ("apgd-dlr-50x2", "cr")]
+
+
+@functools.cache
+def attack_of(kind, epsilon: float) -> Attack:
+    """One attack for all rows."""
+    return athe_tf.attacks.get(kind, epsilon=epsilon) if isinstance(kind, str) else kind(epsilon)
+
+
+def file_of(name: str, column: str, state: pathlib.Path) -> pathlib.Path:
+    """Where the state folder has a cell."""
+    return state / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.{column}.json"
 
 
 def measured(name: str, column: str, make, images: dict, state: pathlib.Path, batch_size: int) -> dict | None:
     """What the attacks of a cell found, from the state folder once it is there; `None` without any."""
-    file = state / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.{column}.json"
+    file = file_of(name, column, state)
     if file.exists():
         return json.loads(file.read_text())
     row = make()
@@ -395,7 +420,6 @@ def measured(name: str, column: str, make, images: dict, state: pathlib.Path, ba
         "warnings": notes,
     }
     file.write_text(json.dumps(found))
-    keras.backend.clear_session()
     return found
 
 
@@ -424,9 +448,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--state", type=pathlib.Path, required=True, help="a folder for models and results")
     parser.add_argument("--rows", default=".*", help="a regular expression: only rows whose name matches")
-    parser.add_argument("--columns", default=",".join(MEASURED), help="only these are measured")
+    parser.add_argument(
+        "--columns", default=",".join(MEASURED), help="only these are measured, and what is known is printed"
+    )
     parser.add_argument("--images", type=int, default=300)
-    parser.add_argument("--cifar_images", type=int, default=200)
+    parser.add_argument("--cifar_images", type=int, default=300)
     parser.add_argument("--batch_size", type=int, default=300)
     parser.add_argument("--data_dir")
     arguments = parser.parse_args()
@@ -440,12 +466,13 @@ def main() -> None:
             splits = athe_tf.data.load(dataset, data_dir=arguments.data_dir)
             images[dataset] = splits.test.arrays(count)
     found: dict[str, dict] = {name: {} for name in chosen}
-    for column in columns:
+    for column in MEASURED:
         for name, make in chosen.items():
+            if column not in columns and not file_of(name, column, arguments.state).exists():
+                continue
             cell = measured(name, column, make, images, arguments.state, arguments.batch_size)
             found[name] |= {column: cell} if cell else {}
-    if "swift" not in columns:
-        return
+    found = {name: cells for name, cells in found.items() if "swift" in cells}
     told = ("truth", "swift above it", "warnings", "holds")
     head = ("model", "images", *COLUMNS, *told, *(f"passes: {one}" for one in ("swift", "autoattack")))
     print(table([head, *(line(name, cells) for name, cells in found.items())]), "\n")

@@ -104,7 +104,8 @@ def examples(page: str) -> list[str]:
 
 def steps() -> list[Step]:
     """The hour."""
-    readme, own_model = examples("README.md")[:2]
+    training = examples("docs/start.md")[1]
+    own_model = examples("docs/cosine_head.md")[0]
     versions = [
         Step(f"athe-tf-{name} --version", program(name, "--version"), "athe_tf [0-9]") for name in PROGRAMS
     ]
@@ -127,8 +128,8 @@ def steps() -> list[Step]:
         ),
         Step("report", program("report", "evaluation")),
         Step("export", program("export", "--model=runs/digits --output=exported")),
-        Step("README: train, evaluate and export in Python", python(readme), "worst case"),
-        Step("README: a cosine head in an own model, saved and exported", python(own_model + OWN_MODEL)),
+        Step("train, evaluate and export in Python", python(training), "worst case"),
+        Step("a cosine head in an own model, saved and exported", python(own_model + OWN_MODEL)),
         Step(
             "load it in another process and go on", python(LOAD_AND_GO_ON), "went on with MarginCrossentropy"
         ),

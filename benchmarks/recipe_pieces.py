@@ -2,7 +2,7 @@
 
     python -m benchmarks.recipe_pieces runs/pieces --data_dir=DIR --plan
     python -m benchmarks.recipe_pieces runs/pieces --data_dir=DIR
-    python -m benchmarks.recipe_pieces results/recipe_pieces --show
+    python -m benchmarks.recipe_pieces results/recipe_pieces --show results/cifar10_study/fast_at_seed0
 
 The budget is that of `results/cifar10_mini`: WRN-10-1 and the passes of 10 epochs of FastAT. For each head:
 
@@ -14,7 +14,7 @@ Validation images, under PGD-10, choose; test images are seen by the last stage 
 evaluation is a command, printed before it starts, and resumes when it was interrupted: give the same command
 again. `--plan` prints those that are left and do not depend on the results of others.
 `--stages=pieces`, `--heads=linear`, `--epochs=2`, `--images=5000` and `--precision` make it shorter.
-`--show` prints what the runs in a folder have reached, and starts none.
+`--show` prints what the runs in folders have reached, and starts none.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from athe_tf.programs.train import PROGRAM
 from athe_tf.programs.workdir import Workdir
@@ -171,35 +172,19 @@ def planned(options) -> list[list[str]]:
     return commands
 
 
-def show(folder: pathlib.Path) -> None:
-    """Prints the runs of a folder that are finished, those of the same budget together, the best first."""
+def show(folders: Iterable[str]) -> None:
+    """Prints the runs in folders that are finished, those of one budget together, the best first."""
+    plain = {recipe.removeprefix("cifar_"): f"{head}_none" for head, recipe in RECIPES.items()}
     rows = []
-    for path in folder.glob("*_seed*/best.json"):
+    for path in (path for folder in folders for path in pathlib.Path(folder).rglob("best.json")):
         config = json.loads(path.with_name("config.json").read_text())
-        head, _, pieces = path.parent.name.rpartition("_seed")[0].partition("_")
-        files = list(path.parent.glob("evaluation*/evaluation.json"))
-        attacked = ("", "")
-        if files:
-            result = Result.load(files[0])
-            attacked = (
-                f"{100 * result.clean_accuracy:.1f}",
-                f"{100 * (result.worst_case_accuracy or 0):.1f}",
-            )
+        name = path.parent.name.rpartition("_seed")[0]
+        head, _, pieces = plain.get(name, name.replace("_plain", "_none")).partition("_")
         valid = f"{100 * json.loads(path.read_text())['value']:.1f}"
-        budget = (config["epochs"], config["precision"], head)
-        rows.append((*budget, pieces.replace("_", " "), config["seed"], valid, *attacked))
-    rows.sort(key=lambda row: (*row[:3], -float(row[5]), row[4]))
-    names = (
-        "epochs",
-        "precision",
-        "head",
-        "pieces",
-        "seed",
-        "validation, PGD-10, %",
-        "clean %",
-        "AutoAttack %",
-    )
-    print(table([names, *rows]))
+        budget = f"{config['epochs']} epochs, {config['precision']}"
+        rows.append((budget, head, pieces.replace("_", " "), config["seed"], valid))
+    rows.sort(key=lambda row: (*row[:2], -float(row[4]), row[3]))
+    print(table([("budget", "head", "pieces", "seed", "robust validation accuracy, %"), *rows]))
 
 
 def main() -> None:
@@ -216,10 +201,10 @@ def main() -> None:
     parser.add_argument("--test_images", default=1000, type=int)
     parser.add_argument("--precision", help="of all runs, as bin/train takes it")
     parser.add_argument("--plan", action="store_true")
-    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--show", nargs="*", metavar="FOLDER", help="further folders of runs")
     options = parser.parse_args()
-    if options.show:
-        return show(pathlib.Path(options.folder))
+    if options.show is not None:
+        return show([options.folder, *options.show])
     if not options.data_dir:
         parser.error("--data_dir is required to train")
     options.folder = str(pathlib.Path(options.folder).absolute())

@@ -241,6 +241,24 @@ def differences(runs: list[Run]) -> str:
     return markdown(lines)
 
 
+def claim(runs: list[Run]) -> str:
+    """The gains of hypersphere embedding, where there are several seeds, and whether they are significant."""
+    lines = [["gain of", "as published", "under `swift`", "clean accuracy"]]
+    groups = in_groups(runs)
+    for label, group in groups.items():
+        pairs = pairs_of(label, group, groups)
+        if len(pairs) < 2 or not label.endswith("HE"):
+            continue
+        cells = []
+        for name in ("pgd-20 (scale 1)", "swift", "clean"):
+            gains = [mean_difference((run.flags[name], other.flags[name])) for run, other in pairs]
+            low, high = mean_interval(gains)
+            doubt = ", not significant" if low <= 0 <= high else ""
+            cells.append(text_of(statistics.fmean(gains), (low, high), "+") + doubt)
+        lines.append([label, *cells])
+    return markdown(lines)
+
+
 def artifact(runs: list[Run]) -> str:
     """What the scale of the attack alone does, on one model and to a gain; methods with several seeds."""
     published, own, strong = "pgd-20 (scale 1)", "pgd-20", "swift"
@@ -358,6 +376,7 @@ def tables(runs: list[Run]) -> dict[pathlib.Path, dict[str, str]]:
     page = {
         "accuracies": accuracies(runs),
         "differences": differences(runs),
+        "claim": claim(runs),
         "artifact": artifact(runs),
         "scale": scale_curves(runs),
         "autoattack": beside_autoattack(runs),

@@ -3,11 +3,14 @@
     python -m benchmarks.train_step                     # WRN-10-1, batch 128, PGD-10
     python -m benchmarks.train_step --no_torch --rows=MART,LLR,CURE,AWP,N-FGSM,GradAlign,standard
     python -m benchmarks.train_step --rows=FastAT --without=N-FGSM,GradAlign --instances=2 --no_peak
-    python -m benchmarks.train_step --model=wrn-16-4 --batch_size=64 --repeats=5
+    python -m benchmarks.train_step --rows=PGD-AT --without=HE,AWP --no_peak --bfloat16     # both, and floors
+    python -m benchmarks.train_step --model=wrn-16-4 --batch_size=64 --steps=3 --repeats=5
 
 Every row is measured in one process, interleaved, best of many. "A/A" is plain PGD-AT a second time: what
 differs between the two is noise. PyTorch is measured where it is installed, as the better of its default and
-its channels-last layout.
+its channels-last layout. With `--bfloat16`, every row is there in float32 and in mixed precision (PyTorch:
+autocast), without PyTorch's slower layout; "floor" is the same step of a network that has only the
+convolutions and additions of the other.
 """
 
 import argparse
@@ -16,11 +19,16 @@ import athe_tf
 from benchmarks.convolution_peak import network_flops, peak_candidates, peak_of
 from benchmarks.timing import interleaved, table
 
+import keras  # isort: skip
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 from athe_tf import attacks, training
 from athe_tf.data.images import with_options
+from athe_tf.models.blocks import Blocks
+from athe_tf.models.folding import mark_built
+from athe_tf.models.names import FAMILIES, parse_name
+from athe_tf.programs.build import dtype_policy
 
 ROWS = [
     ("PGD-AT", "pgd_at", "linear"),
@@ -58,11 +66,39 @@ OPTIONS: dict[str, dict] = {
 }
 
 
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
+BFLOAT16, FLOOR = ", bfloat16", "floor"
+
+
+class ConvolutionsOnly(Blocks):
+    """Layers of a network without batch normalizations and activations."""
+
+    def norm(self, x, **_):
+        return x
+
+    def act(self, x, **_):
+        return x
+
+
+def bare_net(model: str) -> keras.Model:
+    """The convolutions and additions of a network, and its head."""
+    family, sizes = parse_name(model)
+    images, blocks = keras.Input((32, 32, 3), dtype="float32"), ConvolutionsOnly(0)
+    features = FAMILIES.get(family)(images, blocks, **sizes)
+    return mark_built(keras.Model(images, blocks.dense(features, 10, name="head", dtype="float32")))
+
+
 def trainer_for(name: str, framework: str, head: str, arguments) -> training.AdversarialModel:
     """A compiled trainer on CIFAR-shaped images."""
-    net = athe_tf.models.build(
-        arguments.model, 10, head=head, mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616)
-    )
+    with dtype_policy("mixed_bfloat16" if name.endswith(BFLOAT16) else "float32"):
+        return _trainer_for(name.removesuffix(BFLOAT16), framework, head, arguments)
+
+
+def _trainer_for(name: str, framework: str, head: str, arguments) -> training.AdversarialModel:
+    if name.startswith(FLOOR):
+        net = bare_net(arguments.model)
+    else:
+        net = athe_tf.models.build(arguments.model, 10, head=head, mean=MEAN, std=STD)
     epsilon, options = 8 / 255, dict(OPTIONS.get(name.partition("+")[2], {}))
     attack = attacks.PGD(epsilon, step_size=2 / 255, steps=arguments.steps)
     if framework in ("fast_at", "n_fgsm", "gradalign"):
@@ -100,34 +136,41 @@ def torch_step(arguments, x, y):
 
     depth, widen = (int(part) for part in arguments.model.split("-")[1:])
     steps = {}
-    for layout in ("default", "channels_last"):
-        net = torch_wrn(depth, widen, 10, mean=(0.4914, 0.4822, 0.4465), std=(0.2471, 0.2435, 0.2616))
+    kinds = [("default", False), ("channels_last", False)]
+    if arguments.bfloat16:
+        kinds = [("channels_last", False), ("channels_last", True)]
+    for layout, half in kinds:
+        net = torch_wrn(depth, widen, 10, mean=MEAN, std=STD)
         memory = torch.channels_last if layout == "channels_last" else torch.contiguous_format
         net = net.to(memory_format=memory)
         optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, weight_decay=5e-4)
         images = torch.tensor(x.transpose(0, 3, 1, 2).copy()).contiguous(memory_format=memory)
         labels = torch.tensor(y, dtype=torch.long)
 
-        def step(net=net, optimizer=optimizer, images=images, labels=labels):
+        def logits(x, net=net, half=half):
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                return net(x).float()
+
+        def step(net=net, logits=logits, optimizer=optimizer, images=images, labels=labels):
             epsilon, size = 8 / 255, 2 / 255
             net.eval()
             delta = torch.empty_like(images).uniform_(-epsilon, epsilon)
             x_adv = (images + delta).clamp(0, 1)
             for _ in range(arguments.steps):
                 x_adv.requires_grad_(True)
-                loss = torch.nn.functional.cross_entropy(net(x_adv), labels, reduction="sum")
+                loss = torch.nn.functional.cross_entropy(logits(x_adv), labels, reduction="sum")
                 (gradient,) = torch.autograd.grad(loss, [x_adv])
                 with torch.no_grad():
                     x_adv = x_adv + size * gradient.sign()
                     x_adv = torch.min(torch.max(x_adv, images - epsilon), images + epsilon).clamp(0, 1)
             net.train()
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(net(x_adv.detach()), labels)
+            loss = torch.nn.functional.cross_entropy(logits(x_adv.detach()), labels)
             loss.backward()
             optimizer.step()
             return loss.item()
 
-        steps[f"PyTorch PGD-AT ({layout})"] = step
+        steps[f"PyTorch PGD-AT ({layout}{BFLOAT16 if half else ''})"] = step
     return steps
 
 
@@ -150,20 +193,25 @@ def main() -> None:
     parser.add_argument(
         "--no_peak", action="store_true", help="leave the convolution peak out, which takes long"
     )
+    parser.add_argument("--bfloat16", action="store_true", help="every row in both precisions, and floors")
     arguments = parser.parse_args()
+    known = ROWS
+    if arguments.bfloat16:
+        known = [*ROWS, (f"{FLOOR} of PGD-AT", "pgd_at", "linear")]
+        known = [(name + suffix, *rest) for suffix in ("", BFLOAT16) for name, *rest in known]
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(arguments.batch_size, 32, 32, 3)).astype("float32")
     y = rng.integers(0, 10, arguments.batch_size).astype("int32")
     trainers = {
         name: trainer_for(name, framework, head, arguments)
-        for name, framework, head in ROWS
+        for name, framework, head in known
         if contains(name, arguments.rows) and not contains(name, arguments.without)
     }
     steps = {name: step_of(trainer, x, y) for name, trainer in trainers.items()}
     # Two graphs of the same step may differ by more than a head costs.
     again = {
         (name, number): step_of(trainer_for(name, framework, head, arguments), x, y)
-        for name, framework, head in ROWS
+        for name, framework, head in known
         if name in trainers
         for number in range(1, arguments.instances)
     }
@@ -196,9 +244,14 @@ def report(arguments, trainers, best, peak) -> None:
     print(f"best of {arguments.repeats} interleaved rounds")
     print(f"convolution peak {peak / 1e9:.0f} GFLOP/s\n" if peak else "")
     print(table(rows))
-    pytorch = [seconds for name, seconds in best.items() if name.startswith("PyTorch")]
-    if pytorch and "PGD-AT" in best:
-        print(f"\nPyTorch's time over ours, its better layout: {min(pytorch) / best['PGD-AT']:.2f}")
+    for ours in ("PGD-AT", f"PGD-AT{BFLOAT16}"):
+        theirs = [
+            seconds
+            for name, seconds in best.items()
+            if name.startswith("PyTorch") and (BFLOAT16 in name) == (BFLOAT16 in ours)
+        ]
+        if theirs and ours in best:
+            print(f"\nPyTorch's time over ours, {ours}, its better layout: {min(theirs) / best[ours]:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What two logical devices compute, beside one: `python -m tests.replica_run FOUND.npz`.
+"""What two and four logical devices compute, beside one: `python -m tests.replica_run FOUND.npz`.
 
 The CPU can be divided only before TensorFlow starts, so this is a process of its own; one for all tests,
 because starting and tracing are what costs.
@@ -6,10 +6,12 @@ because starting and tracing are what costs.
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import resource
 import sys
 import tempfile
+from unittest import mock
 
 import athe_tf
 from athe_tf.distribution import Distribution, DistributionSettings, initialize
@@ -23,12 +25,16 @@ from athe_tf.attacks.engine import driver
 from athe_tf.data import ImageSet, Splits
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.victim import replicated_victim
-from athe_tf.programs import build
+from athe_tf.programs import build, selftest_checks
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
+from athe_tf.programs.run_state import RunProgress, load_state, save_state
 from athe_tf.programs.workdir import Workdir
+from athe_tf.training.averaging import StatisticsPass
 from athe_tf.training.random_layers import augmented
+from athe_tf.utils import arithmetic
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.replicas import whole_value
 from tests.small_runs import (
     ADAMW,
     BY_ADAM,
@@ -133,6 +139,55 @@ def pieces(distributions):
     return found
 
 
+def noise_of_free_at(distributions, folder):
+    """Weights and noise after two batches, the shapes of what is exchanged, and noise of other backups."""
+    config = TrainConfig.from_flags(
+        framework="free_at", replays=2, head="he", epsilon=0.1, epochs=4, batch_size=16, precision="float64",
+        validation_attack="pgd-1", augmentation="none",
+    )  # fmt: skip
+    found, trainers = {}, {}
+    for which, distribution in distributions.items():
+        with distribution.scope(), small_cnn_of_one_layer():
+            trainer = trainers[which] = build.make_trainer(config, tiny_splits(32))
+        data = distribution.train_dataset(tiny_splits(32).train, **config.stream_settings)
+        trainer.fit(data, steps_per_epoch=2, verbose=0)
+        weights = [np.ravel(w) for w in trainer.net.weights]
+        found[f"free_at/{which}"] = np.concatenate([*weights, np.ravel(whole_value(trainer.noise))])
+        found[f"free_at/{which}/rows"] = trainer.noise.shape[0]
+        save_state(f"{folder}/{which}.npz", trainer, RunProgress())
+    two, trainer = distributions["two"].strategy, trainers["two"]
+    step = tf.function(lambda x, y: two.run(trainer.train_step, args=((x, y),)))
+    graph = step.get_concrete_function(tf.zeros([8, 8, 8, 1], tf.float64), tf.zeros([8], tf.int32)).graph
+    exchanged = [op.outputs[0].shape for op in graph.get_operations() if op.type.startswith("Collective")]
+    found["free_at/exchanged"] = [shape.num_elements() for shape in exchanged]
+    found["free_at/trained"] = sum(np.size(w) for w in trainer.net.trainable_variables)
+    for which, other in itertools.permutations(trainers, 2):
+        load_state(f"{folder}/{which}.npz", trainers[other])
+        found[f"free_at/{which} for {other}"] = np.ravel(whole_value(trainers[other].noise))
+    return found
+
+
+def statistics_of_swa(distributions):
+    """Moving statistics by a pass over an epoch, and how many images of a batch the first device gets."""
+    config, found = TrainConfig.from_flags(batch_size=16, augmentation="none"), {}
+    for which, distribution in distributions.items():
+        with distribution.scope():
+            net = tiny_net("he")
+            synchronize(net)
+        source = distribution.train_dataset(tiny_splits(32).train, **config.stream_settings)
+        first = next(iter(source))[0]
+        parts = (
+            (first,)
+            if distribution.strategy is None
+            else distribution.strategy.experimental_local_results(first)
+        )
+        found[f"swa/{which}/images"] = len(parts[0])
+        statistics = StatisticsPass(net, distribution.strategy)
+        statistics(build.epoch_batches(config, tiny_splits(32), 0, distribution))
+        found[f"swa/{which}"] = np.concatenate([np.ravel(v) for v in net.non_trainable_variables])
+    return found
+
+
 class Stop(Exception):
     pass
 
@@ -179,6 +234,42 @@ def runs(distributions):
         interrupted, loss = run(distributions["two"], f"{folder}/interrupted", stop_after=1)
     names = ("run/one", "run/interrupted", "run/one_val_loss", "run/val_loss")
     return dict(zip(names, (one, interrupted, one_loss, loss), strict=True))
+
+
+def compiled_crafting(distribution):
+    """Weights after a step with and without XLA, and the message for a framework that it cannot help."""
+    found = {}
+    for compiled in (False, True):
+        with distribution.scope():
+            net = tiny_net("he")
+            synchronize(net)
+            trainer = training.TRADES(net, attacks.PGD(0.1, "l2", steps=2), margin=0.2)
+            trainer.compile(training.TorchSGD(0.1), jit_compile=compiled)
+        data = distribution.train_dataset(tiny_splits(16).train, 16, seed=1)
+        trainer.fit(data, steps_per_epoch=1, verbose=0)
+        found[f"xla/{compiled}"] = np.concatenate([np.ravel(w) for w in net.weights])
+    found["xla/counts"] = trainer.crafted.read()
+    found["xla/compiled"] = [trainer.compiles_crafting, trainer.jit_compile]
+    with distribution.scope():
+        trainer = training.FreeAT(tiny_net("he"), attacks.FGSM(0.1), batch_size=16)
+    try:
+        trainer.compile(jit_compile=True)
+    except InputError as error:
+        found["xla/refused"] = str(error)
+    return found
+
+
+def selftest_of(distribution):
+    """What the self-test says of these replicas, and of replicas that keep their gradients for themselves."""
+    machine, found = selftest_checks.Machine(distribution), {}
+    own = mock.patch.object(keras.optimizers.Optimizer, "_all_reduce_sum_gradients", lambda self, each: each)
+    for name, context in (("as_it_is", contextlib.nullcontext()), ("without_reduction", own)):
+        machine.updates = {key: value for key, value in machine.updates.items() if key[1]}
+        with context:
+            findings = selftest_checks.run_checks(machine, ("replicas",), print)
+        found[f"selftest/{name}"] = [one.passed for one in findings]
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    return found | {"selftest/deterministic": [arithmetic.is_op_determinism_enabled(), tf32]}
 
 
 def uneven(distributions):
@@ -269,7 +360,12 @@ def evaluation(devices):
 
 
 def main() -> None:
-    two = initialize(DistributionSettings("mirrored", ("cpu",), cpu_replicas=2))
+    # Collectives of both sizes cannot be in one process.
+    initialize(DistributionSettings("mirrored", ("cpu",), cpu_replicas=4))
+    summed = tf.distribute.MirroredStrategy(
+        [f"CPU:{i}" for i in range(4)], tf.distribute.ReductionToOneDevice()
+    )
+    two = Distribution(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
     distributions = {"one": Distribution(), "two": two}
     found = (
         frameworks(distributions)
@@ -278,10 +374,14 @@ def main() -> None:
         | runs(distributions)
         | uneven(distributions)
         | pieces(distributions)
+        | statistics_of_swa(distributions)
         | refused(two)
+        | compiled_crafting(two)
         | wrong_values(two)
     )
-    found |= memory(two) | evaluation(["CPU:0", "CPU:1"])
+    with tempfile.TemporaryDirectory() as folder:
+        found |= noise_of_free_at(distributions | {"four": Distribution(summed)}, folder)
+    found |= memory(two) | evaluation(["CPU:0", "CPU:1"]) | selftest_of(two)
     np.savez(sys.argv[1], **found)
 
 

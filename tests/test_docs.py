@@ -156,3 +156,8 @@ def test_docstrings_show_what_expressions_give(tmp_path, monkeypatch):
     for test in tests.values():
         test.globs |= what_examples_take_for_granted()
         run_doctest(test)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if re.search("GPU|TPU", page.read_text())], ids=str)
+def test_a_page_about_accelerators_says_what_was_tested(page):
+    assert re.search("bin/selftest|not tested", page.read_text(), re.IGNORECASE)

@@ -45,13 +45,14 @@ class Search(NamedTuple):
 class RelaxationSchedule(Schedule):
     """A short PGD, the ranking of the targets, the first start of all targets, then all their restarts.
 
-    An image remembers its targets, the distance to each in epsilons, and the smallest margin it had.
+    An image remembers its targets, the distance to each in epsilons, and its margins: the clean one and the
+    smallest one.
     """
 
     rounds_in_parallel = True
 
     def memory_columns(self, victim: Victim) -> int:
-        return 2 * self.attack.target_count(victim) + 1
+        return 2 * self.attack.target_count(victim) + 2
 
     def independent_rounds(self, victim: Victim, round_index: int) -> int:
         """The first start of all targets; then, for those that came close to one, all restarts."""
@@ -78,12 +79,21 @@ class RelaxationSchedule(Schedule):
 
 def distances(memory):
     """Of a memory of `cr`, the distance to each target in epsilons; infinite before its first start."""
-    return memory[:, memory.shape[1] // 2 : -1]
+    return memory[:, memory.shape[1] // 2 - 1 : -2]
 
 
 def closest_margin(memory):
     """Of a memory of `cr`, the smallest margin `z_y - max z_j` of each image at any tested point."""
     return memory[:, -1]
+
+
+def came_close(memory, reach: float):
+    """Of a memory of `cr`, which images came within `reach` epsilons of a boundary, if logits were linear.
+
+    Either by the slope at the edge of the ball, or by what is left of the clean margin. On a linear model
+    both are the same; where logits jump, the slope says little.
+    """
+    return (distances(memory).min(axis=1) < reach) | (memory[:, -1] * (1 + reach) < memory[:, -2] * reach)
 
 
 class ConstraintRelaxation(Attack):
@@ -217,7 +227,8 @@ class ConstraintRelaxation(Attack):
 
     def _outcome(self, victim: Victim, x, loop: LoopResult, targets, distances, extra=0) -> RoundResult:
         search = loop.state
-        memory = tf.concat([targets, distances, search.closest[:, tf.newaxis]], axis=1)
+        closest = search.closest[:, tf.newaxis]
+        memory = tf.concat([targets, distances, tf.fill(tf.shape(closest), math.inf), closest], axis=1)
         return self.round_result(victim, x, search.x_adv, search.success, loop, extra=extra, memory=memory)
 
     def _short_pgd(self, victim: Victim, x, y, ids, seed) -> RoundResult:
@@ -260,8 +271,9 @@ class ConstraintRelaxation(Attack):
         )
         order = tf.argsort(tf.transpose(distances.stack()), axis=1, stable=True)[:, :count]
         targets = tf.cast(tf.gather(ranked, order, batch_dims=1), tf.float32)
-        memory = tf.concat([targets, tf.fill([tf.shape(x)[0], count + 1], math.inf)], axis=1)
         nowhere = tf.fill(tf.shape(zeros), math.inf)
+        margins = tf.stack([-losses.margin(here.logits, y), nowhere], axis=1)
+        memory = tf.concat([targets, tf.fill(tf.shape(targets), math.inf), margins], axis=1)
         judged = None if victim.source is victim else zeros
         costs, (nonfinite, zero) = (zeros + 1, zeros + candidates), tf.unstack(faults, axis=1)
         return RoundResult(x, zeros > 0, *costs, nowhere, nonfinite, memory, judged, zero)

@@ -81,7 +81,7 @@ class FeatureAttack(PGD):
 
     def prepare(self, victim: Victim, x, y, batch_size: int) -> int:
         """Computes the features of the pool; returns the passes that every attacked image took for it."""
-        images, labels = (np.asarray(x), np.asarray(y)) if self.pool is None else self.pool
+        images, labels = (x, np.asarray(y)) if self.pool is None else self.pool
         attacked = np.unique(np.asarray(y))
         if any((labels == label).all() for label in attacked):
             raise InputError(
@@ -92,7 +92,7 @@ class FeatureAttack(PGD):
         order = np.argsort(labels, kind="stable")
         count = np.bincount(labels, minlength=int(attacked.max()) + 1)
         values = (
-            self._features_of(victim, images[order], batch_size),
+            self._features_of(victim, images, batch_size)[order],
             (np.cumsum(count) - count).astype("int32"),
             count.astype("int32"),
         )

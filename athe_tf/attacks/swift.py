@@ -10,7 +10,7 @@ from athe_tf.attacks import losses
 from athe_tf.attacks.apgd import APGD, APGDT
 from athe_tf.attacks.black_box import BlackBoxAttack
 from athe_tf.attacks.cascade import Cascade, CascadeSchedule
-from athe_tf.attacks.constraint_relaxation import ConstraintRelaxation, closest_margin, distances
+from athe_tf.attacks.constraint_relaxation import ConstraintRelaxation, came_close, closest_margin, distances
 from athe_tf.attacks.engine.arguments import check_at_least
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.results import AttackResult, Costs, RoundResult
@@ -48,9 +48,10 @@ class SwiftSchedule(CascadeSchedule):
             return misled(result, DOUBTFUL)
         if member.name == MORE_STARTS:
             return result.norm < SPARSE_REACH * attack.epsilon
-        if CR in result.memory and member.name in (APGD_T, FAB_T):
-            reach = attack.come_close if member.name == APGD_T else FAB_REACH
-            return distances(result.memory[CR]).min(axis=1) < reach
+        if member.name == APGD_T and CR in result.memory:
+            return came_close(result.memory[CR], attack.come_close)
+        if member.name == FAB_T and CR in result.memory:
+            return distances(result.memory[CR]).min(axis=1) < FAB_REACH
         return None
 
     def craft_passes(self, victim: Victim) -> float:
@@ -104,7 +105,8 @@ class Swift(Cascade):
         epsilon: Radius of the ball, in pixels of [0, 1].
         norm: `"linf"` (default), `"l2"` or `"l1"`.
         come_close: Images whose smallest distance to a boundary in `cr`, linearized and in epsilons, is below
-            this go on to `apgd-t`. Defaults to 0.1. In l1 all survivors do.
+            this go on to `apgd-t`; so do those that keep less of their clean margin than a linear model would
+            at that distance, an eleventh for 0.1. Defaults to 0.1. In l1 all survivors do.
         n_targets: Targets of `apgd-t`. Defaults to 3.
         detector_queries: Queries of the detector. Defaults to 200.
         n_queries: Queries of Square where gradients mislead. Defaults to 5000.

@@ -1,18 +1,21 @@
 """The base of sets whose images stay encoded until they are needed."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.augment import RandomResizedCrop
+from athe_tf.data.folder_layout import LARGEST_PIXELS
 from athe_tf.data.images import ImageSource, parallel_map, to_float, with_options, without_autograph
 from athe_tf.data.resize import central_view, resize
 from athe_tf.utils.errors import check, check_integer
-from athe_tf.utils.graph_checks import readable_errors
+from athe_tf.utils.graph_checks import checked, readable_errors
 from athe_tf.utils.images_and_labels import check_classes, check_labels
 from athe_tf.utils.label_checks import checked_labels
+from athe_tf.utils.machine import available_memory
 
 # Pillow decodes so too; TensorFlow's default trades quality for speed.
 _DCT = "INTEGER_ACCURATE"
@@ -39,6 +42,7 @@ class ImageDecoder:
 
     def __call__(self, encoded):
         """The whole image `[H, W, C]`."""
+        encoded = _not_too_large(encoded)
         of_jpeg = functools.partial(tf.io.decode_jpeg, encoded, self.channels, dct_method=_DCT)
         return self._shaped(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, lambda: self._other(encoded)))
 
@@ -49,6 +53,7 @@ class ImageDecoder:
             encoded: The bytes.
             box: From the height and width of the image to `(top, left, height, width)`.
         """
+        encoded = _not_too_large(encoded)
 
         def of_jpeg():
             height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(encoded))
@@ -63,6 +68,29 @@ class ImageDecoder:
         return tf.ensure_shape(image, [None, None, self.channels])
 
 
+def _not_too_large(encoded):
+    """The bytes of a file, unless they declare more pixels than any photograph has."""
+
+    def of_jpeg():
+        return tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64)
+
+    def of_others():
+        first = tf.io.decode_raw(tf.strings.substr(encoded, 0, 26), tf.uint8)
+
+        def side(place, powers):
+            values = tf.cast(first[place : place + len(powers)], tf.int64)
+            return tf.reduce_sum(values * tf.constant(powers, tf.int64)[: tf.size(values)])
+
+        large, small = [2**24, 2**16, 2**8, 1], [1, 2**8, 2**16, 2**24]
+        png, gif = [side(16, large), side(20, large)], [side(6, small[:2]), side(8, small[:2])]
+        bmp = [tf.minimum(value, 2**32 - value) for value in (side(18, small), side(22, small))]
+        letter = first[0]
+        return tf.where(letter == 0x89, png, tf.where(letter == ord("G"), gif, bmp))
+
+    height, width = tf.unstack(tf.cond(tf.io.is_jpeg(encoded), of_jpeg, of_others))
+    return checked(encoded, height * width <= LARGEST_PIXELS, "An image declares too many pixels.")
+
+
 def _cut(image, box: Callable):
     """A box of a decoded image; see `ImageDecoder.crop`."""
     shape = tf.shape(image)
@@ -73,7 +101,7 @@ def _cut(image, box: Callable):
 class EncodedSource(ImageSource):
     """Base class of `StreamedSet` and `FileSet`.
 
-    A subclass implements `_ordered` (the first examples in order), `_encoded` (the bytes and the label of an
+    A subclass implements `_ordered` (some examples in order), `_encoded` (the bytes and the label of an
     example), `fingerprint` and a length. Images are decoded one at a time, on all cores; a `decode` that is
     an `ImageDecoder` can decode crops only. `StreamedSet` describes the arguments.
     """
@@ -85,42 +113,50 @@ class EncodedSource(ImageSource):
         self.resize_size = resize_size
         self._decode = decode
 
-    def _ordered(self, count: int) -> tf.data.Dataset:
-        """Dataset of `(id, payload)` of the first `count` examples."""
+    def _ordered(self, ids: np.ndarray) -> tf.data.Dataset:
+        """Dataset of `(id, payload)` of these examples; the ids are rising."""
         raise NotImplementedError
 
     def _encoded(self, payload):
         """`(bytes of the image, label)` of one payload of `_shuffled` or `_ordered`."""
         raise NotImplementedError
 
-    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, ids) -> tuple[np.ndarray, np.ndarray]:
+        """Reads the images at some positions, in one pass over the files."""
+        wanted, places = np.unique(np.asarray(ids), return_inverse=True)
+        size = len(places) * math.prod(self.image_shape)
         check(
-            max_examples is not None,
-            f"{len(self)} images do not fit in memory. Expected a number of examples. "
-            "Received: max_examples=None. Give `max_examples`, or use `batches`.",
+            size < available_memory(),
+            f"{len(places)} images do not fit in memory: {size / 2**30:.1f} GiB. Give `max_examples`, or "
+            "divide the evaluation among machines with `shard`.",
         )
-        batches = self._in_order(256, min(int(max_examples or 0), len(self))).as_numpy_iterator()
+        images, labels = np.empty([len(wanted), *self.image_shape], np.uint8), np.empty(len(wanted), np.int64)
+        done = 0
         with readable_errors():
-            images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-        check_labels(labels, len(labels))
+            for x, y in self._in_order(256, wanted).as_numpy_iterator():
+                images[done : done + len(x)], labels[done : done + len(x)] = x, y
+                done += len(x)
+        check_labels(labels, done)
         check_classes(labels, self.num_classes)
-        return images, labels.astype(np.int64)
+        # Without a copy if they are in order, each once.
+        return (images, labels) if np.array_equal(wanted, ids) else (images[places], labels[places])
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
         check_integer("batch_size", batch_size, 1)
-        dataset = self._in_order(batch_size, len(self)).map(self._checked)
+        dataset = self._in_order(batch_size, np.arange(len(self)))
+        dataset = dataset.map(without_autograph(lambda x, y: self._checked(to_float(x), y)))
         # Without its length, Keras warns at the end of the first validation that the data ran out.
         count = -(-len(self) // batch_size)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
         return with_options(dataset.prefetch(tf.data.AUTOTUNE))
 
-    def _in_order(self, batch_size, count):
+    def _in_order(self, batch_size, ids):
         def read(index, payload):
             encoded, label = self._encoded(payload)
             return index, self._view(encoded), tf.cast(label, tf.int32)
 
-        batches = self._map(self._ordered(count), read).batch(batch_size)
-        return batches.map(without_autograph(lambda ids, images, labels: (to_float(images), labels)))
+        batches = self._map(self._ordered(ids), read).batch(batch_size)
+        return batches.map(without_autograph(lambda ids, images, labels: (images, labels)))
 
     def _finished(self, dataset, augment):
         crop = augment if isinstance(augment, RandomResizedCrop) else None

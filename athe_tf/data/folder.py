@@ -4,28 +4,40 @@
 images get three. Transparency is dropped.
 """
 
+import contextlib
 import functools
+import json
 import os
+import pathlib
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.encoded import EncodedSource, ImageDecoder
-from athe_tf.data.folder_layout import PARTS, ImageFile, check_folder, folder_and_share, image_files
+from athe_tf.data.folder_layout import (
+    PARTS,
+    check_folder,
+    folder_and_share,
+    image_files,
+    in_threads,
+    read_header,
+)
 from athe_tf.data.images import chosen_part, parallel_map, without_autograph
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, hold_out
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check
+from athe_tf.utils.files import write_text
 from athe_tf.utils.graph_checks import checked
 
 # Decoded images of smaller sets are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30
 
-# Images that the statistics of a set on disk are computed from.
-_SAMPLE = 1000
+# Images that the statistics of a set on disk are computed from, and files whose headers are read at a start.
+_SAMPLE, _HEADERS = 1000, 16
 
 
 class FileSet(EncodedSource):
@@ -84,14 +96,15 @@ class FileSet(EncodedSource):
 
     def fingerprint(self) -> str:
         """The number of images, and a digest of the files' names and sizes, their classes included."""
-        lines = [
-            f"{os.path.basename(path)} {os.stat(path).st_size} {label}\n"
-            for path, label in zip(self.paths, self.labels, strict=True)
-        ]
+        rows = zip(self.paths, in_threads(os.path.getsize, self.paths), self.labels, strict=True)
+        lines = [f"{os.path.basename(path)} {size} {label}\n" for path, size, label in rows]
         return f"{len(self)} images in files, digest {text_digest(''.join(lines))}"
 
-    def _ordered(self, count):
-        ids = tf.data.Dataset.range(count)
+    def all_labels(self) -> np.ndarray:
+        return self.labels
+
+    def _ordered(self, ids):
+        ids = tf.data.Dataset.from_tensor_slices(np.asarray(ids, np.int64))
         return ids.map(without_autograph(lambda index: (index, tf.cast(index, tf.int32))))
 
     def _encoded(self, payload):
@@ -116,7 +129,10 @@ class FileSet(EncodedSource):
         def compare(expected, found):
             path = tf.gather(self._tensors[0], expected)
             same = tf.cast(found[0], tf.int64) == tf.cast(expected, tf.int64)
-            problem = " cannot be read, is not a PNG or JPEG image, or is truncated. "
+            problem = (
+                " cannot be read, is not a PNG or JPEG image, or is truncated, too large, or of another size "
+                "than the others. "
+            )
             remedy = "Remove it, save it again, or use skip_corrupt=True."
             return checked(found[0], same, "The file ", path, problem + remedy), *found[1:]
 
@@ -140,79 +156,114 @@ def unreadable(paths: Sequence[str]) -> list[str]:
     return [path for path, value in zip(paths, found, strict=True) if value < 0]
 
 
-def load(name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt) -> Splits:
+def load(
+    name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt, only=None, cache=None
+) -> Splits:
     """The splits of `name`, which is `"folder:PATH"`, with the arguments of `athe_tf.data.load`."""
     classes = check_folder(name.removeprefix("folder:"))
     folder, share = folder_and_share(name.removeprefix("folder:"))
-    if share:
-        found = _divided(image_files(folder, classes), share)
-    else:
-        found = {part: image_files(folder / part, classes) for part in PARTS if (folder / part).is_dir()}
+    known = {} if cache is None else _read_cache(cache, folder)
+    found, known["listed"] = image_files(folder, classes, known.get("listed"), (".",) if share else PARTS)
+    found = _divided(*found["."], share) if share else found
+    needed = [*found] if only is None else [only if only in found else "train"]
     if skip_corrupt:
-        found = _without_corrupt(name, found)
+        found = _without_corrupt(name, found, needed, known)
     _check_classes(name, found, classes)
-    files = [file for part in found.values() for file in part]
-    channels = 3 if any(file.header.channels == 3 for file in files) else 1
+    paths = [path for part in found.values() for path in part[0]]
+    shown = paths[:: max(1, len(paths) // _HEADERS)]
+    some = in_threads(read_header, shown)
+    # A color image decides; that all of them are gray, only all of them can say.
+    color = any(header.channels == 3 for header in some)
+    channels = 3 if color or any(header.channels == 3 for header in in_threads(read_header, paths)) else 1
     if streamed is None:
-        pixels = (image_size**2 if image_size else file.header.height * file.header.width for file in files)
-        streamed = sum(pixels) * channels >= IN_MEMORY_BYTES
-    ends = np.cumsum([len(part) for part in found.values()])[:-1]
-    labels = np.split(np.array([file.label for file in files]), ends)
-
-    def parts_of(images) -> dict:
-        return dict(zip(found, zip(np.split(images, ends), labels, strict=True), strict=True))
-
+        pixels = image_size**2 if image_size else max(header.height * header.width for header in some)
+        streamed = pixels * channels * len(paths) >= IN_MEMORY_BYTES
     if not streamed:
-        decoded = _decoded(name, [file.path for file in files], channels, image_size, resize_size)
-        _check_one_size(name, {x.shape[:2]: file.path for x, file in zip(decoded, files, strict=True)})
+        files = [path for part in needed for path in found[part][0]]
+        in_threads(read_header, files)  # before pixels are allocated
+        decoded = _decoded(name, files, channels, image_size, resize_size)
+        _check_one_size(name, {x.shape[:2]: path for x, path in zip(decoded, files, strict=True)})
+        images = np.split(np.stack(decoded), np.cumsum([len(found[part][0]) for part in needed])[:-1])
+        arrays = {part: (x, found[part][1]) for part, x in zip(needed, images, strict=True)}
         facts = {"num_classes": len(classes), "class_names": classes, "validation_size": validation_size}
-        return from_arrays(name, parts_of(np.stack(decoded)), **facts)
+        return from_arrays(name, arrays, **facts)
     size = (image_size, image_size)
     if image_size is None:
-        size = _check_one_size(name, {file.header[:2]: file.path for file in files})
+        size = _check_one_size(name, {header[:2]: path for header, path in zip(some, shown, strict=True)})
     sets = {}
-    parts = parts_of(np.array([str(file.path) for file in files]))
+    parts = {part: (np.array(found[part][0], object), found[part][1]) for part in needed}
     shape = (*size, channels)
-    for part, (paths, numbers) in hold_out(name, parts, validation_size).items():
+    for part, (files, numbers) in hold_out(name, parts, validation_size).items():
         # The first images must not all be of the first classes. RandomState never changes (NEP 19).
-        order = np.random.RandomState(0).permutation(len(paths))
+        order = np.random.RandomState(0).permutation(len(files))
         sets[part] = FileSet(
-            paths[order].tolist(), numbers[order], shape, len(classes), image_size, resize_size
+            files[order].tolist(), numbers[order], shape, len(classes), image_size, resize_size
         )
-    sample = sets.get("train", sets["test"]).arrays(max_examples=_SAMPLE)[0]
-    return from_sets(name, sets, len(classes), classes, channel_statistics(sample))
+    statistics: Any = ((float("nan"),) * channels,) * 2
+    if only is None:
+        of = sets.get("train", sets["test"])
+        about = text_digest(f"{of.fingerprint()} {shape} {resize_size}")
+        if known.get("of") != about:
+            known |= {"of": about, "statistics": channel_statistics(of.arrays(max_examples=_SAMPLE)[0])}
+        statistics = tuple(map(tuple, known["statistics"]))
+    if cache is not None:
+        _write_cache(cache, folder, known)
+    return from_sets(name, sets, len(classes), classes, statistics)
 
 
-def _divided(files: list[ImageFile], share: float) -> dict[str, list[ImageFile]]:
+def _divided(paths: list[str], labels: np.ndarray, share: float) -> dict[str, tuple[list[str], np.ndarray]]:
     """The same share of each class for testing, at least one image, and always the same ones."""
-    parts: dict[str, list[ImageFile]] = {"train": [], "test": []}
-    for label in sorted({file.label for file in files}):
-        of_class = [file for file in files if file.label == label]
-        order = np.random.RandomState(label).permutation(len(of_class))
-        tested = set(order[: max(1, round(share * len(of_class)))].tolist())
-        for index, file in enumerate(of_class):
-            parts["test" if index in tested else "train"].append(file)
-    return parts
+    tested = np.zeros(len(paths), bool)
+    for label in np.unique(labels):
+        places = np.flatnonzero(labels == label)
+        order = np.random.RandomState(label).permutation(places)
+        tested[order[: max(1, round(share * len(places)))]] = True
+    parts = {"train": np.flatnonzero(~tested), "test": np.flatnonzero(tested)}
+    return {part: ([paths[i] for i in chosen], labels[chosen]) for part, chosen in parts.items()}
 
 
-def _without_corrupt(name, files):
-    bad = set(unreadable([str(file.path) for part in files.values() for file in part]))
+def _read_cache(path, folder: pathlib.Path) -> dict:
+    """What an earlier start of the same run has found out about the files; empty if there was none."""
+    try:
+        found = json.loads(pathlib.Path(path).read_text())
+        return found if found.pop("folder") == str(folder.resolve()) else {}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        return {}
+
+
+def _write_cache(path, folder: pathlib.Path, known: dict) -> None:
+    if pathlib.Path(path).parent.is_dir():
+        with contextlib.suppress(OSError):  # it only saves time
+            write_text(path, json.dumps({"folder": str(folder.resolve()), **known}))
+
+
+def _without_corrupt(name, files, needed, known: dict):
+    """The files without those of the splits in use that cannot be decoded; known ones are not read again."""
+    paths = [path for part in needed for path in files[part][0]]
+    about = text_digest("\n".join(paths))
+    if known.get("corrupt of") != about:
+        known |= {"corrupt of": about, "corrupt": unreadable(paths)}
+    bad = set(known["corrupt"])
     if bad:
         warnings.warn(
             f"Left out {len(bad)} files of '{name}' that are no PNG or JPEG images or are truncated: "
             f"{', '.join(sorted(bad)[:5])}{', ...' if len(bad) > 5 else ''}",
             stacklevel=4,
         )
-    return {part: [file for file in found if str(file.path) not in bad] for part, found in files.items()}
+    kept = {part: np.array([path not in bad for path in found[0]]) for part, found in files.items()}
+    return {
+        part: ([path for path, keep in zip(found[0], kept[part], strict=True) if keep], found[1][kept[part]])
+        for part, found in files.items()
+    }
 
 
 def _check_classes(name, files, classes):
-    for part, found in files.items():
-        check(bool(found), f"No image of `{part}` in '{name}' can be decoded. Check the files.")
+    for part, (paths, _) in files.items():
+        check(bool(paths), f"No image of `{part}` in '{name}' can be decoded. Check the files.")
     if "train" not in files:
         # Empty folders of a set that is used for testing only number the classes of the others.
         return
-    empty = sorted(set(range(len(classes))) - {file.label for file in files["train"]})
+    empty = sorted(set(range(len(classes))) - set(files["train"][1].tolist()))
     check(
         not empty,
         f"Some classes of '{name}' have no images in `train`: {[classes[label] for label in empty[:5]]}. "
@@ -222,11 +273,11 @@ def _check_classes(name, files, classes):
 
 def _check_one_size(name, sizes: dict) -> tuple[int, int]:
     """The size of all images, from those found and the path of one of each."""
+    received = " and ".join(f"{size} in {os.path.basename(path)}" for size, path in [*sizes.items()][:2])
     check(
         len(sizes) == 1,
         f"The images of '{name}' differ in size. Expected `image_size`, to crop and resize them to. "
-        f"Received: {' and '.join(f'{size} in {path.name}' for size, path in list(sizes.items())[:2])}. "
-        "Give, for example, image_size=224.",
+        f"Received: {received}. Give, for example, image_size=224.",
     )
     return next(iter(sizes))
 

@@ -8,10 +8,17 @@ for a set that is used for testing only. Files are PNG or JPEG; others are ignor
 divides PATH/ant/1.png, PATH/bee/2.png and so on: a fifth of each class is for testing.
 """
 
+import contextlib
+import os
 import pathlib
 import re
 import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, NamedTuple
+
+import numpy as np
 
 from athe_tf.utils.errors import InputError, check, first_line
 
@@ -38,12 +45,10 @@ class ImageHeader(NamedTuple):
     channels: int = 0
 
 
-class ImageFile(NamedTuple):
-    """A file of a split."""
-
-    path: pathlib.Path
-    label: int
-    header: ImageHeader
+# Threads that list folders and read headers.
+THREADS = 32
+# A folder that was changed so many seconds ago may change again without another time.
+SETTLED = 2.0
 
 
 def folder_and_share(path: str) -> tuple[pathlib.Path, float]:
@@ -98,10 +103,11 @@ def subfolders(folder: pathlib.Path) -> list[str]:
     return sorted(name for name in names if name[0] != "." and name not in _NOT_CLASSES)
 
 
-def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
+def _entries(folder: pathlib.Path) -> list[os.DirEntry]:
     """What is in a folder, by name; names must be text, because reports print those of classes."""
     try:
-        entries = sorted(folder.iterdir())
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
         raise InputError(
             f"The folder {folder} cannot be read: {first_line(error)}. Change its permissions."
@@ -110,31 +116,77 @@ def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
         try:
             entry.name.encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"The name of {str(entry)!a} is not UTF-8. Rename it.") from error
+            raise InputError(f"The name of {entry.path!a} is not UTF-8. Rename it.") from error
     return entries
 
 
-def image_files(folder: pathlib.Path, classes: tuple[str, ...]) -> list[ImageFile]:
-    """The image files of a split, class by class."""
-    pairs = [
-        (path, label)
-        for label, name in enumerate(classes)
-        if (folder / name).is_dir()
-        for path in _entries(folder / name)
-        if path.suffix.lower() in SUFFIXES and path.name[0] != "."
-    ]
-    check(
-        bool(pairs),
-        f"There are no images in {folder}. Expected files that end with one of {list(SUFFIXES)} in the "
-        "folders of the classes.",
-    )
-    for path, _ in pairs:
-        # A folder, a link to nothing, or a pipe, which would be waited for.
-        check(path.is_file(), f"{path} is named like an image, but is not a file. Remove or rename it.")
-    return [ImageFile(path, label, read_header(path)) for path, label in pairs]
+def image_files(
+    root: pathlib.Path,
+    classes: tuple[str, ...],
+    known: Mapping[str, tuple[int, list[str]]] | None = None,
+    parts: Sequence[str] = PARTS,
+) -> tuple[dict[str, tuple[list[str], np.ndarray]], dict[str, tuple[int, list[str]]]]:
+    """The paths and labels of the images of each split, class by class; no file is opened.
+
+    Args:
+        root: The folder of the data set.
+        classes: The names of the classes.
+        known: The second result of an earlier call: from the folders of classes to the times of their last
+            changes, and the names. Folders that were not changed are not listed again.
+        parts: The names of the splits.
+    """
+    parts = [part for part in parts if (root / part).is_dir()]
+    folders = [(part, label, f"{part}/{name}") for part in parts for label, name in enumerate(classes)]
+
+    def names(folder: str) -> tuple[int, list[str]]:
+        path = root / folder
+        if not path.is_dir():
+            return 0, []
+        changed = path.stat().st_mtime_ns
+        if known is not None and changed and known.get(folder, (0,))[0] == changed:
+            return known[folder]
+        settled = time.time() - changed / 1e9 > SETTLED
+        return (changed if settled else 0), _image_names(path)
+
+    every = [folder for *_, folder in folders]
+    listed = dict(zip(every, in_threads(names, every), strict=True))
+    found = {}
+    for part in parts:
+        paths, labels = [], []
+        for _, label, folder in (each for each in folders if each[0] == part):
+            paths += [f"{root}/{folder}/{name}" for name in listed[folder][1]]
+            labels += [label] * len(listed[folder][1])
+        check(
+            bool(paths),
+            f"There are no images in {root / part}. Expected files that end with one of {list(SUFFIXES)} in "
+            "the folders of the classes.",
+        )
+        found[part] = (paths, np.array(labels))
+    return found, listed
 
 
-def read_header(path: pathlib.Path) -> ImageHeader:
+def _image_names(folder: pathlib.Path) -> list[str]:
+    names = []
+    for entry in _entries(folder):
+        if os.path.splitext(entry.name)[1].lower() in SUFFIXES and entry.name[0] != ".":
+            # A folder, a link to nothing, or a pipe, which would be waited for.
+            is_file = False
+            with contextlib.suppress(OSError):  # a link to itself
+                is_file = entry.is_file()
+            check(is_file, f"{entry.path} is named like an image, but is not a file. Remove or rename it.")
+            names.append(entry.name)
+    return names
+
+
+def in_threads(function: Callable, items: Sequence) -> list:
+    """What a function returns for each item, many at the same time: on a network, each waits."""
+    size = max(1, min(1024, len(items) // THREADS))
+    chunks = [items[start : start + size] for start in range(0, len(items), size)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return [each for found in pool.map(lambda some: [*map(function, some)], chunks) for each in found]
+
+
+def read_header(path: str | pathlib.Path) -> ImageHeader:
     """The header of an image file, without its pixels.
 
     Raises `InputError` if a PNG, JPEG, GIF or BMP file declares more pixels than any photograph has.

@@ -13,6 +13,7 @@ from athe_tf.data.photometric import extended
 from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check, check_integer
 from athe_tf.utils.images_and_labels import as_float, check_images, check_labels
+from athe_tf.utils.machine import cores
 from athe_tf.utils.options import make_options
 from athe_tf.utils.rng import bits, fold
 
@@ -27,7 +28,7 @@ class ImageSource:
 
     `stream` is implemented here, and `_shuffled` (which examples an epoch reads, in which order, as batches
     of small keys) for images that can be read in any order. A subclass implements `_finished` (from those
-    to augmented images and labels), `batches`, `arrays`, `fingerprint` and a length.
+    to augmented images and labels), `batches`, `rows`, `all_labels`, `fingerprint` and a length.
 
     Example:
 
@@ -52,6 +53,15 @@ class ImageSource:
 
     def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`(images, labels)`: float32 in [0, 1] and int64, of the first `max_examples`, or of all."""
+        images, labels = self.rows(np.arange(len(self))[:max_examples])
+        return as_float(images), labels.astype(np.int64)
+
+    def rows(self, ids) -> tuple[np.ndarray, np.ndarray]:
+        """The images at some positions as they are stored, uint8 or float in [0, 1], and their labels."""
+        raise NotImplementedError
+
+    def all_labels(self) -> np.ndarray:
+        """The labels of all images, in order."""
         raise NotImplementedError
 
     def part(self, count: int) -> "ImageSource":
@@ -98,6 +108,12 @@ class ImageSource:
         ids = tf.data.Dataset.from_tensor_slices(order).skip(skipped)
         return ids.map(without_autograph(lambda ids: (ids, ids)))
 
+    def _shuffled_part(self, key, batch_size, skipped, part):
+        """The batches of `_shuffled`, but only a part of each; `part` is as in `stream`, or rows."""
+        pick = part_of if isinstance(part, tuple) else tf.gather
+        batches = self._shuffled(key, batch_size, skipped)
+        return batches.map(without_autograph(lambda *values: tuple(pick(each, part) for each in values)))
+
     def _finished(self, dataset, augment):
         """Dataset of `(float32 images in [0, 1], int32 labels)`, augmented.
 
@@ -143,7 +159,8 @@ class ImageSource:
             epochs: The epoch after which the stream ends, counted from the start of training. Defaults to
                 `None`: endless.
             part: `(i, n)` gives part `i` of `n` equal parts of every batch and reads no other images, for one
-                of several workers, and what they are mixed with. Defaults to `(0, 1)`: whole batches.
+                of several workers, and what they are mixed with. A list of integers gives these rows of every
+                batch. Defaults to `(0, 1)`: whole batches.
             **options: Those of `AugmentationOptions`, such as `cutmix=1.0`.
 
         Returns:
@@ -164,11 +181,10 @@ class ImageSource:
         def batches_of(epoch):
             key = fold(seed, epoch)
             skip = tf.where(epoch == first, tf.constant(skipped, tf.int64), 0)
-            batches = self._shuffled(key, batch_size, skip)
             if mixing is None:
-                return batches.map(
-                    without_autograph(lambda ids, payload: (key, part_of(ids, part), part_of(payload, part)))
-                )
+                batches = self._shuffled_part(key, batch_size, skip, part)
+                return batches.map(without_autograph(lambda ids, payload: (key, ids, payload)))
+            batches = self._shuffled(key, batch_size, skip)
             return batches.enumerate(epoch * steps + skip).map(lambda step, batch: wanted(key, step, batch))
 
         @without_autograph
@@ -200,7 +216,8 @@ def chosen_part(size: int, count: int | None) -> np.ndarray:
 
 def parallel_map(dataset: tf.data.Dataset, function: Callable) -> tf.data.Dataset:
     """Applies a function without Python control flow to all elements, on all cores and in order."""
-    return dataset.map(without_autograph(function), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    # Not AUTOTUNE, which is at most 16 without the thread that tunes (see `with_options`).
+    return dataset.map(without_autograph(function), num_parallel_calls=cores(), deterministic=True)
 
 
 def to_float(images):
@@ -257,8 +274,11 @@ class ImageSet(ImageSource):
         chosen = chosen_part(len(self), count)
         return ImageSet(self.images[chosen], self.labels[chosen], self.num_classes)
 
-    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        return as_float(self.images[:max_examples]), self.labels[:max_examples]
+    def rows(self, ids) -> tuple[np.ndarray, np.ndarray]:
+        return self.images[ids], self.labels[ids]
+
+    def all_labels(self) -> np.ndarray:
+        return self.labels
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
         check_integer("batch_size", batch_size, 1)

@@ -22,6 +22,8 @@ def load(
     resize_size: int | None = None,
     streamed: bool | None = None,
     skip_corrupt: bool = False,
+    only: str | None = None,
+    cache: str | pathlib.Path | None = None,
 ) -> Splits:
     """Loads a data set by its name.
 
@@ -49,6 +51,10 @@ def load(
             `None`: only if they do not fit in memory. `digits` and `npz:PATH` cannot be streamed.
         skip_corrupt: Leave out the files of `folder:PATH` that cannot be decoded, with a warning. All files
             are decoded once to find them. Defaults to `False`: such a file is an error.
+        only: `"train"`, `"validation"` or `"test"`, if no other split is needed: what can be left out is not
+            read, and `None`; `mean` and `std` are those of what is read, or NaN. Defaults to `None`: all.
+        cache: A file that keeps the names of the files of `folder:PATH` for the next start; folders that were
+            changed since are listed again. Defaults to `None`: no file.
 
     Returns:
         `Splits`.
@@ -77,8 +83,11 @@ def load(
     if name == "digits":
         return from_arrays(name, npz.read(DIGITS)[0], class_names=tuple("0123456789"), **sizes)
     if name.startswith("npz:"):
-        parts, names = npz.read(name.removeprefix("npz:"))
-        return from_arrays(name, parts, class_names=names, **sizes)
+        path = name.removeprefix("npz:")
+        parts, names = npz.read(path, only)
+        return from_arrays(name, parts, **sizes, num_classes=npz.count_of_classes(path), class_names=names)
     if name.startswith("folder:"):
-        return folder.load(name, **sizes, streamed=streamed, skip_corrupt=skip_corrupt)
-    return tfds.load(name, data_dir, **sizes, streamed=streamed)
+        return folder.load(
+            name, **sizes, streamed=streamed, skip_corrupt=skip_corrupt, only=only, cache=cache
+        )
+    return tfds.load(name, data_dir, **sizes, streamed=streamed, only=only)

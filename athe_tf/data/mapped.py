@@ -13,7 +13,6 @@ from athe_tf.utils.digests import array_digest
 from athe_tf.utils.errors import check
 from athe_tf.utils.images_and_labels import (
     SAME_CLASSES,
-    as_float,
     check_classes,
     check_image_type,
     check_labels,
@@ -91,9 +90,8 @@ class MappedSet(ImageSource):
         images, labels = self.rows(chosen_part(len(self), count))
         return MappedSet([images], [labels], self.num_classes)
 
-    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        images, labels = self.rows(np.arange(len(self))[:max_examples])
-        return as_float(images), labels.astype(np.int64)
+    def all_labels(self) -> np.ndarray:
+        return np.concatenate(self.labels)
 
     def batches(self, batch_size: int) -> tf.data.Dataset:
         starts = tf.data.Dataset.range(0, len(self), batch_size)
@@ -134,8 +132,11 @@ class MappedSet(ImageSource):
 
 def _advise(array, advice: int) -> None:
     """Tells the system how a memory map is used; other arrays are left alone."""
-    if isinstance(getattr(array, "base", None), mmap.mmap):
-        array.base.madvise(advice)
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap):
+        base.madvise(advice)
 
 
 def shuffled(key, places, size: int) -> tf.Tensor:

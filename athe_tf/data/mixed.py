@@ -76,9 +76,12 @@ class MixedSet(ImageSource):
         """The set's own images, in order, for evaluation."""
         return self.own.batches(batch_size)
 
-    def arrays(self, max_examples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, ids) -> tuple[np.ndarray, np.ndarray]:
         """The set's own images and labels."""
-        return self.own.arrays(max_examples)
+        return self.own.rows(ids)
+
+    def all_labels(self) -> np.ndarray:
+        return self.own.all_labels()
 
     def fingerprint(self) -> str:
         """The fingerprints of both sets, and the fraction."""
@@ -121,15 +124,27 @@ class MixedSet(ImageSource):
             begin = max(first, start_step)
             if end is not None and begin >= end:
                 continue
+            # From places in the batch to places in the images of both sets, one after the other.
+            order = np.array(interleaved(*counts))
+            # The images that others are mixed with may be anywhere in the batch.
+            order = order if mixing is not None else part_of(order, part)
+            rows = [order[order < counts[0]], order[order >= counts[0]] - counts[0]]
             streams = [
-                source.stream(count, seed=key, start_step=step + begin - first, **single)
-                for source, count, key, step in zip(
-                    sources, counts, (seed, fold(seed, _EXTRA)), steps, strict=True
+                source.stream(
+                    count,
+                    seed=key,
+                    start_step=step + begin - first,
+                    **single,
+                    part=(0, 1) if len(each) == count else each.tolist(),
                 )
-                if count
+                for source, count, key, step, each in zip(
+                    sources, counts, (seed, fold(seed, _EXTRA)), steps, rows, strict=True
+                )
+                if len(each)
             ]
             phase = tf.data.Dataset.zip(*streams).enumerate(begin)
-            phase = parallel_map(phase, self._join(counts, mixing, part))
+            join = self._join(order < counts[0], mixing, part if mixing is not None else (0, 1))
+            phase = parallel_map(phase, join)
             phase = phase if end is None else phase.take(end - begin)
             dataset = phase if dataset is None else dataset.concatenate(phase)
         return with_options(tf.data.Dataset.range(0) if dataset is None else dataset)
@@ -148,10 +163,13 @@ class MixedSet(ImageSource):
         )
         return few
 
-    def _join(self, counts, mixing: Mixing | None, part):
-        """A function from a step and the batches of both sets, or of one, to part of the whole batch."""
-        kinds = [number for number, count in enumerate(counts) if count]
-        order = interleaved(*counts) if len(kinds) == 2 else None
+    def _join(self, own: np.ndarray, mixing: Mixing | None, part):
+        """A function from a step and the batches of both sets, or of one, to part of the whole batch.
+
+        `own` says of each place in the batch whether it is for an image of the first set.
+        """
+        kinds = [kind for kind in (0, 1) if (own != kind).any()]
+        order = np.argsort(np.argsort(~own, kind="stable")) if len(kinds) == 2 else None
 
         def join(step, batches):
             images, labels = zip(*(batches if len(kinds) == 2 else [batches]), strict=True)

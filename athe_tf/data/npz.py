@@ -15,10 +15,10 @@ import zipfile
 from typing import Any
 
 import numpy as np
-import psutil
 
 from athe_tf.utils import images_and_labels as rules
 from athe_tf.utils.errors import InputError, check, first_line
+from athe_tf.utils.machine import available_memory
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 _VALIDATION_KEYS = ("x_validation", "y_validation")
@@ -146,11 +146,6 @@ def _header(file) -> tuple[tuple[int, ...], Any, bool]:
     return shape, dtype, columns_first
 
 
-def available_memory() -> int:
-    """Bytes of memory that this machine can still give."""
-    return psutil.virtual_memory().available
-
-
 def check_file(path: str | pathlib.Path) -> None:
     """Raises `InputError` unless `path` is an archive of a data set, by its keys, headers and labels."""
     with Archive(path) as archive:
@@ -216,14 +211,22 @@ def check_extra_file(path: str | pathlib.Path, labelled_by_model: bool) -> None:
     )
 
 
-def read(path: str | pathlib.Path) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], Any]:
-    """The arrays of an archive that passes `check_file`: `{"train": (images, labels), ...}`; and the names of
-    the classes, or `None`.
+def read(
+    path: str | pathlib.Path, only: str | None = None
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], tuple[str, ...] | None]:
+    """The arrays of an archive that passes `check_file`, `{"train": (images, labels), ...}`, and the names of
+    its classes, or `None`.
 
-    Images are `[N, H, W, C]`.
+    Images are `[N, H, W, C]`. With `only`, they are those of one split (of `train` if that has to be held
+    out), and a memory map where the archive is not compressed.
     """
     with Archive(path) as archive:
-        images = {part: archive.read(f"x_{part}") for part in _parts_of(archive)}
+        known = _parts_of(archive)
+        chosen = [only] if only in known else ["train"]
+        if only is None:
+            images = {part: archive.read(f"x_{part}") for part in known}
+        else:
+            images = {part: archive.map(f"x_{part}") for part in chosen}
         parts = {
             part: (x[..., np.newaxis] if x.ndim == 3 else x, _labels(archive, f"y_{part}"))
             for part, x in images.items()
@@ -260,6 +263,15 @@ def _check_declared_images(archive: Archive, key: str) -> int:
     )
     rules.check_image_type(shape if len(shape) == 4 else (*shape, 1), dtype, key)
     return shape[0]
+
+
+def count_of_classes(path: str | pathlib.Path) -> int:
+    """The number of classes of an archive."""
+    with Archive(path) as archive:
+        if "y_train" in archive.names:
+            return rules.count_classes(_labels(archive, "y_train"), "y_train")
+        # For testing only: classes without an image are not known, unless they have names.
+        return len(_class_names(archive) or ()) or max(2, int(_labels(archive, "y_test").max()) + 1)
 
 
 def _labels(archive: Archive, key: str) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from athe_tf.data.images import ImageSet, ImageSource
+from athe_tf.data.mapped import MappedSet
 from athe_tf.data.resize import resize_images
 from athe_tf.utils import images_and_labels as rules
 from athe_tf.utils.errors import check
@@ -28,7 +29,8 @@ class Splits:
         name: As given to `load`.
         train: `None` for sets that only have test images, such as `cifar10_corrupted`.
         validation: Never overlaps with `train`. `None` with `validation_size=0`, or without `train`.
-        test: The test images; for sets without labeled ones, those that the set calls validation.
+        test: The test images; for sets without labeled ones, those that the set calls validation. With `only`
+            of `load`, the splits that it does not need are `None`.
         num_classes: The number of classes.
         image_shape: `(height, width, channels)`.
         class_names: One string for each class, or `None` if the classes have no names.
@@ -40,7 +42,7 @@ class Splits:
     # May be None; `| Any` spares callers the check, as in typeshed.
     train: ImageSource | Any
     validation: ImageSource | Any
-    test: ImageSource
+    test: ImageSource | Any
     num_classes: int
     image_shape: tuple[int, int, int]
     class_names: tuple[str, ...] | None
@@ -64,18 +66,15 @@ def from_arrays(
     Args:
         parts: `{"train": (images, labels), "test": ..., "validation": ...}`; without "validation", it is
             held out of "train"; without "train", both are `None`.
-        num_classes: Defaults to the number of classes in the training labels; without them, to the number of
-            names, or what the test labels need.
+        num_classes: Defaults to the number of classes in the training labels.
         statistics: `(mean, std)`. Defaults to the statistics of the training images.
     """
     for part, (images, labels) in parts.items():
-        rules.check_images(images, f"x_{part}")
+        rules.check_images(_some(images), f"x_{part}")
         rules.check_labels(labels, len(images), f"y_{part}")
-    if num_classes is None and "train" in parts:
+    if num_classes is None:
         num_classes = rules.count_classes(parts["train"][1], "y_train")
-    elif num_classes is None:  # for testing only: classes without an image are not known
-        num_classes = len(class_names or ()) or max(2, int(parts["test"][1].max()) + 1)
-    expected = parts["test"][0].shape[1:]
+    expected = next(reversed(parts.values()))[0].shape[1:]
     for part, (images, labels) in parts.items():
         rules.check_classes(labels, num_classes, f"y_{part}", rules.SAME_CLASSES)
         check(
@@ -88,15 +87,27 @@ def from_arrays(
         parts = {
             part: (resize_images(x, image_size, resize_size), labels) for part, (x, labels) in parts.items()
         }
-    sets = {part: ImageSet(images, labels, num_classes) for part, (images, labels) in parts.items()}
-    statistics = statistics or channel_statistics(parts.get("train", parts["test"])[0])
+    sets: dict[str, ImageSource] = {
+        part: MappedSet([images], [labels], num_classes)
+        if isinstance(images, np.memmap)
+        else ImageSet(images, labels, num_classes)
+        for part, (images, labels) in parts.items()
+    }
+    if statistics is None:
+        statistics = channel_statistics(_some(parts["train" if "train" in parts else [*parts][-1]][0]))
     return from_sets(name, sets, num_classes, class_names, statistics)
 
 
 def from_sets(name, sets, num_classes, class_names, statistics) -> Splits:
     """Creates `Splits` from `{"train": ImageSource, "test": ..., "validation": ...}`; see `from_arrays`."""
-    train, validation, test = sets.get("train"), sets.get("validation"), sets["test"]
-    return Splits(name, train, validation, test, num_classes, test.image_shape, class_names, *statistics)
+    train, validation, test = sets.get("train"), sets.get("validation"), sets.get("test")
+    shape = next(iter(sets.values())).image_shape
+    return Splits(name, train, validation, test, num_classes, shape, class_names, *statistics)
+
+
+def _some(images):
+    """Images that are looked at at once; the others of a memory map are, when they are used."""
+    return images[:1000] if isinstance(images, np.memmap) else images
 
 
 def held_out_size(name, train_size, validation_size, own=None) -> int:
@@ -148,6 +159,6 @@ def hold_out(name, parts, validation_size) -> dict:
         # NumPy guarantees that RandomState never changes (NEP 19), so the same images are always held out.
         order = np.random.RandomState(0).permutation(len(images))
         held, kept = np.sort(order[:size]), np.sort(order[size:])
-        parts["train"] = images[kept], labels[kept]
-        parts["validation"] = images[held], labels[held]
+        parts["train"] = np.asarray(images[kept]), labels[kept]
+        parts["validation"] = np.asarray(images[held]), labels[held]
     return parts

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.encoded import EncodedSource
+from athe_tf.data.images import parallel_map, without_autograph
 from athe_tf.utils import rng
 from athe_tf.utils.digests import text_digest
 
@@ -36,9 +37,10 @@ class StreamedSet(EncodedSource):
 
     An epoch reads the files in a shuffled order, several at a time, and shuffles the records in windows of
     `window` records, all as a function of (seed, epoch). With `start_step`, the skipped records of an epoch
-    are read but not decoded. Labels and the number of records are checked as they are read: a label out of
-    range stops `stream` and `batches` with TensorFlow's `InvalidArgumentError`, a file that is too short with
-    its `FailedPreconditionError`. The frameworks of `athe_tf.training` raise both as `InputError`.
+    are read but not decoded. A part of the batches, for one of several workers, comes from a part of the
+    files, unless images are mixed. Labels and the number of records are checked as they are read: a label
+    out of range stops `stream` and `batches` with TensorFlow's `InvalidArgumentError`, a file that is too
+    short with its `FailedPreconditionError`. The frameworks of `athe_tf.training` raise both as `InputError`.
 
     Example:
 
@@ -104,17 +106,39 @@ class StreamedSet(EncodedSource):
         ]
         return f"{len(self)} images in {len(lines)} files, digest {text_digest(''.join(lines))}"
 
-    def _ordered(self, count):
-        return self._records(tf.range(len(self._files.paths)), readers=1).take(count)
+    def all_labels(self) -> np.ndarray:
+        """Reads all records, without decoding images."""
+        records = self._ordered(np.arange(len(self)))
+        labels = parallel_map(records, lambda index, record: tf.cast(self._parse(record)[1], tf.int64))
+        return np.concatenate([*labels.batch(8192).as_numpy_iterator()])
+
+    def _ordered(self, ids):
+        files = np.unique(np.searchsorted(np.cumsum(self._files.take), ids, side="right"))
+        records = self._records(tf.constant(files), readers=1)
+        wanted = np.zeros(len(self), bool)
+        wanted[ids] = True
+        if not wanted.all():
+            flags = tf.constant(wanted)
+            records = records.filter(without_autograph(lambda index, record: flags[index]))
+        return records.take(len(ids))
 
     def _encoded(self, payload):
         return self._parse(payload)
 
-    def _records(self, order, readers):
-        """Dataset of `(index of the example, serialized record)`, the files in the given order."""
+    def _records(self, order, readers, within=None):
+        """Dataset of `(index of the example, serialized record)`, the files in the given order.
+
+        With `within`, a first and a last place, only records there, and the files that have some.
+        """
         skip, take = (tf.constant(numbers, tf.int64) for numbers in (self._files.skip, self._files.take))
         columns = (tf.constant(self._files.paths), skip, take, tf.cumsum(take, exclusive=True))
-        files = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, order) for column in columns))
+        paths, skip, take, first = (tf.gather(column, order) for column in columns)
+        if within is not None:
+            before = tf.cumsum(take, exclusive=True)
+            start, stop = (tf.clip_by_value(place - before, 0, take) for place in within)
+            skip, take, first = skip + start, stop - start, first + start
+        files = tf.data.Dataset.from_tensor_slices((paths, skip, take, first))
+        files = files.filter(without_autograph(lambda path, skip, take, first: take > 0))
 
         def read_file(path, skip, take, first):
             records = tf.data.TFRecordDataset(path).skip(skip).take(take)
@@ -126,7 +150,16 @@ class StreamedSet(EncodedSource):
         return files.interleave(read_file, cycle, 16, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def _shuffled(self, key, batch_size, skipped):
-        steps = self.steps_per_epoch(batch_size)
+        return self._shuffled_part(key, batch_size, skipped, (0, 1))
+
+    def _shuffled_part(self, key, batch_size, skipped, part):
+        if not isinstance(part, tuple):
+            return super()._shuffled_part(key, batch_size, skipped, part)
+        # Each worker reads files of its own, but for those at the ends of its share: so its batches have
+        # other images than the same part of a whole batch, and an epoch has the same ones.
+        (index, workers), share = part, len(self) // part[1]
+        within = None if workers == 1 else (index * share, (index + 1) * share)
+        steps, batch_size = self.steps_per_epoch(batch_size), batch_size // workers
         places = rng.bits(key, tf.range(len(self._files.paths)), (), stream=_FILES)
 
         def shuffle_window(ids, records):
@@ -134,7 +167,7 @@ class StreamedSet(EncodedSource):
             order = tf.argsort(rng.bits(key, ids, (), stream=_WINDOW), stable=True)
             return tf.data.Dataset.from_tensor_slices((tf.gather(ids, order), tf.gather(records, order)))
 
-        records = self._records(tf.argsort(places, stable=True), self.readers)
-        records = records.batch(self.window).prefetch(1).flat_map(shuffle_window)
+        records = self._records(tf.argsort(places, stable=True), self.readers, within)
+        records = records.batch(max(1, self.window // workers)).prefetch(1).flat_map(shuffle_window)
         records = records.skip(skipped * batch_size).take((steps - skipped) * batch_size)
         return records.batch(batch_size, drop_remainder=True)

@@ -40,7 +40,7 @@ STATISTICS = {
 }
 
 
-def load(name: str, data_dir, *, validation_size, image_size, resize_size, streamed) -> Splits:
+def load(name: str, data_dir, *, validation_size, image_size, resize_size, streamed, only=None) -> Splits:
     """The splits of a TensorFlow Datasets set, with the arguments of `athe_tf.data.load`."""
     builder = _builder(name, data_dir)
     keys = _keys(name, builder)
@@ -53,12 +53,13 @@ def load(name: str, data_dir, *, validation_size, image_size, resize_size, strea
     image_shape = (image_size or height, image_size or width, channels)
     _prepare(name, builder)
     try:
-        return _load(name, builder, keys, image_shape, validation_size, (image_size, resize_size), streamed)
+        sizes = image_size, resize_size
+        return _load(name, builder, keys, image_shape, validation_size, sizes, streamed, only)
     except tf.errors.OpError as error:
         raise _damaged(name, builder.data_dir, error) from error
 
 
-def _load(name, builder, keys, image_shape, validation_size, sizes, streamed):
+def _load(name, builder, keys, image_shape, validation_size, sizes, streamed, only):
     parts = _parts(name, builder, keys)
     splits, label = builder.info.splits, builder.info.features[keys[1]]
     class_names, statistics = tuple(label.names) if label.names else None, STATISTICS.get(base_name(name))
@@ -66,7 +67,8 @@ def _load(name, builder, keys, image_shape, validation_size, sizes, streamed):
     if streamed is None:
         streamed = sum(counts.values()) * int(np.prod(image_shape)) >= IN_MEMORY_BYTES
     if not streamed:
-        arrays = {part: _read_all(builder, split, keys, image_shape, sizes) for part, split in parts.items()}
+        needed = parts if only is None else [only if only in parts else "train"]
+        arrays = {part: _read_all(builder, parts[part], keys, image_shape, sizes) for part in needed}
         facts = {"class_names": class_names, "statistics": statistics, "validation_size": validation_size}
         return from_arrays(name, arrays, num_classes=label.num_classes, **facts)
     if "train" in parts:
@@ -77,9 +79,11 @@ def _load(name, builder, keys, image_shape, validation_size, sizes, streamed):
     sets = {
         part: _streamed_set(builder, split, keys, image_shape, sizes, label.num_classes)
         for part, split in parts.items()
+        if only in (None, part)
     }
     if statistics is None:
-        statistics = channel_statistics(sets.get("train", sets["test"]).arrays(max_examples=10_000)[0])
+        some = sets["train"] if "train" in sets else [*sets.values()][-1]
+        statistics = channel_statistics(some.arrays(10_000 if only is None else 100)[0])
     return from_sets(name, sets, label.num_classes, class_names, statistics)
 
 

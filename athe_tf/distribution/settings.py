@@ -35,6 +35,8 @@ class DistributionSettings:
         cpu_replicas: Split the CPU into this many logical devices, to emulate several GPUs. Defaults to 1.
         cluster: The workers of `"multi_worker"`; `resolve` finds them in the environment.
         worker_timeout: Seconds to wait for the other workers. Defaults to 300.
+        deterministic: The same bits in every run on the same device, also on GPUs; without TF32. Defaults to
+            `False`.
     """
 
     kind: str = "one"
@@ -42,6 +44,7 @@ class DistributionSettings:
     cpu_replicas: int = 1
     cluster: Cluster | None = None
     worker_timeout: float = 300.0
+    deterministic: bool = False
 
     def __post_init__(self):
         if self.kind not in DISTRIBUTIONS:

@@ -13,6 +13,7 @@ from athe_tf.data.images import ImageSource, part_of
 from athe_tf.distribution.cluster import Cluster, wait_for_workers
 from athe_tf.distribution.keras_patches import repair_fit
 from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.utils.arithmetic import make_deterministic
 from athe_tf.utils.errors import InputError, check
 
 # What the other workers see when one is lost: the collective operation that waits for it is aborted.
@@ -238,7 +239,9 @@ def local_devices(settings: DistributionSettings, write: Callable[[str], object]
 
 
 def _choose_gpus(settings: DistributionSettings) -> list[str]:
-    """Hides all GPUs but the chosen ones and returns their names."""
+    """Hides all GPUs but the chosen ones and returns their names; before anything is computed."""
+    if settings.deterministic:
+        make_deterministic()
     found = tf.config.list_physical_devices("GPU")
     chosen = found
     if settings.uses_cpu:

@@ -78,18 +78,6 @@ def with_nan_logits(result: AttackResult, inputs: EvaluationInputs) -> np.ndarra
     return flags
 
 
-def on_grid(images: np.ndarray) -> bool:
-    """Whether images are 8-bit images: all pixels are multiples of 1/255, but for rounding.
-
-    Example:
-
-    >>> on_grid(np.float32([0.2, 0.4])), on_grid(np.float32([0.2, 0.401]))
-    (True, False)
-    """
-    levels = LEVELS * np.asarray(images, np.float32)
-    return bool(np.abs(levels - np.rint(levels)).max() <= 1e-3)
-
-
 def still_adversarial(
     result: AttackResult, rows: np.ndarray, attack: Attack, inputs: EvaluationInputs
 ) -> np.ndarray:

@@ -11,7 +11,7 @@ from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.driver import add_stages, remarks
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.attacks.minimum_norm import MinimumNormAttack
-from athe_tf.evaluation.adversarial_examples import examples_of, on_grid, still_adversarial, with_nan_logits
+from athe_tf.evaluation.adversarial_examples import examples_of, still_adversarial, with_nan_logits
 from athe_tf.evaluation.inputs import EvaluationInputs
 from athe_tf.evaluation.measures import head_of
 from athe_tf.evaluation.protocols import AttackSpec, at_scale
@@ -174,6 +174,7 @@ class AttackRunner:
     state: StateFolder | MergedState | None = None
     max_passes: int | None = None
     shard: Shard = WHOLE
+    jit_compile: bool = False
 
     def run(self, planned: PlannedAttack, tell: Callable | None = None) -> AttackOutcome:
         """What one attack found; if it cannot be run on this victim, the outcome says why.
@@ -218,6 +219,7 @@ class AttackRunner:
                 progress=tell and (lambda *numbers: tell(*numbers, len(rows))),
                 state=self.state.unfinished(planned.label) if isinstance(self.state, StateFolder) else None,
                 max_passes=self.max_passes,
+                jit_compile=self.jit_compile,
             )
         except NotApplicable as error:
             return FinishedAttack(not_run=str(error))
@@ -279,7 +281,7 @@ def attack_eight_bits(result: Result, runner: AttackRunner) -> AttackOutcome | N
     lost[rows] = part.lost_by_rounding
     # A shard does not know whether another one has lost some: it keeps a result in any case.
     needed = lost.any() or runner.shard != WHOLE
-    if not needed or inputs.norm != "linf" or not result.counted or not on_grid(inputs.images):
+    if not needed or inputs.norm != "linf" or not result.counted or not inputs.eight_bit:
         return None
     spec = AttackSpec("eight-bit-pgd-40x3", EIGHT_BIT_ATTACK, note=EIGHT_BIT_NOTE)
     (planned,) = make_plan([spec], inputs.epsilon, inputs.norm)

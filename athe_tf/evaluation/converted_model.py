@@ -12,7 +12,7 @@ import numpy as np
 from athe_tf.attacks.engine.driver import clean_logits
 from athe_tf.conversion.runtime_model import NOT_CONVERTED
 from athe_tf.evaluation.evaluator import DEFAULT_EPSILON, evaluate
-from athe_tf.evaluation.inputs import read_images
+from athe_tf.evaluation.inputs import open_images
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.protocols import AttackSpec
 from athe_tf.models.victim import Victim
@@ -86,7 +86,7 @@ def evaluate_converted(
     check_arguments(CommonOptions, max_examples=max_examples, batch_size=batch_size, seed=seed)
     options = options or EvaluationOptions()
     victim = open_model(model).victim
-    images = read_images(data, max_examples, victim.num_classes)
+    images = open_images(data, max_examples, victim.num_classes)
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "batch_size": batch_size, "seed": seed}
     twin = parent is None and victim.source is not victim
     check(

@@ -2,16 +2,20 @@
 
 import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.evaluation import measures
 from athe_tf.evaluation.adversarial_examples import choose_examples
 from athe_tf.evaluation.attack_run import AttackRunner, PlannedAttack, attack_eight_bits, make_plan
 from athe_tf.evaluation.corruptions import evaluate_corruptions, source_identity
-from athe_tf.evaluation.inputs import EvaluationInputs, read_images
+from athe_tf.evaluation.images import LazyImages
+from athe_tf.evaluation.inputs import EvaluationInputs, open_images
 from athe_tf.evaluation.model_diagnosis import (
     LOGARITHMS,
     check_class_count,
@@ -22,9 +26,10 @@ from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.evaluation.progress import ProgressDisplay, teller
 from athe_tf.evaluation.protocols import Protocol, get_protocol
 from athe_tf.evaluation.sanity import SanityProbe, run_checks
-from athe_tf.evaluation.state_folder import MergedState, StateFolder
+from athe_tf.evaluation.state_folder import MergedState, StateFolder, recall_clean
 from athe_tf.evaluation.verify import verify
 from athe_tf.jobs.shard import WHOLE, Shard
+from athe_tf.models.folding import cheaper_gradients
 from athe_tf.models.gradient_sources import straight_through
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.models.victim import Victim
@@ -34,12 +39,17 @@ from athe_tf.results.notices import IN_VERDICT, Notice
 from athe_tf.results.result import Result
 from athe_tf.saving.opening import open_model
 from athe_tf.threat import threat_model
+from athe_tf.utils.arithmetic import computed_on
 from athe_tf.utils.choices import parse_threat_models
 from athe_tf.utils.errors import NotApplicable, check
 from athe_tf.utils.number_format import format_number
 from athe_tf.utils.options import check_arguments
 
 DEFAULT_EPSILON = 8 / 255
+SEVERAL = (
+    "The attacks were computed on devices that round differently: {}. An image whose margin is below about "
+    "1e-4, or 1e-2 with TF32, may have another flag than on one of them."
+)
 SHARD = "These are the images of shard {shard} only; the number to quote is that of all shards together."
 
 
@@ -113,6 +123,7 @@ def evaluate(
     for radius in (epsilon, *options.epsilons):
         threat_model(norm, radius)  # raises for an invalid norm or radius
     victim = straight_through(open_model(model).victim, options.straight_through)
+    victim = cheaper_gradients(victim, options.gradients)
     substitutes = _open_substitutes(chosen, options, options.name or victim.name)
     wanted = chosen.attacks if attacks is None else attacks
     threat: dict[str, Any] = {"epsilon": epsilon, "norm": norm, "published": chosen.epsilon}
@@ -120,10 +131,16 @@ def evaluate(
     further["others"] = others
     plan = make_plan(wanted, **threat, **further, margin=_margin_of(victim, options))
     check_class_count(victim, victim.num_classes)
-    images, labels = read_images(data, max_examples, victim.num_classes)
+    images, labels = open_images(data, max_examples, victim.num_classes)
+    shard = _shard(options, len(images))
+    rows = None if shard is None else shard.rows(len(images))
+    if not options.shards and isinstance(images, LazyImages):
+        images.hold(np.arange(len(images)) if rows is None else rows)
     victim = logarithms(victim) if options.probabilities else victim
     passes = options.random_passes, options.gradient_passes
-    inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, seed, batch_size, passes)
+    recall = functools.partial(recall_clean, options.shards) if options.shards else None
+    known = norm, epsilon, seed, batch_size, passes, rows, recall
+    inputs = EvaluationInputs.open(victim, images, labels, *known)
     victim = inputs.victim
     _check_inputs(inputs, chosen, plan, options)
     result = Result(
@@ -144,16 +161,20 @@ def evaluate(
         protocol=chosen.name if attacks is None else None,
         settings={"batch_size": batch_size, "max_examples": max_examples, **options.chosen()},
     )
-    shard = _shard(options, inputs)
+    if shard is not None:
+        _check_recognized(inputs, shard)
     folder = StateFolder.open(options.state, inputs, shard)
     state = MergedState(options.shards, inputs) if options.shards else folder
+    devices = result.settings["computed_on"] = [computed_on()] if state is None else state.computed_on
+    if len(devices) > 1:
+        result.warnings.append(Notice(SEVERAL.format("; ".join(devices)), id="several-devices"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # who wants a state was told above that the model has no digest
         digest = {} if inputs.model_digest is None else {"digest": inputs.model_digest}
     result.judge = {"name": result.model, **digest}  # type: ignore[assignment, typeddict-item]
     if victim.source is not victim:
         result.gradient_source = {"name": victim.source.name}
-    runner = AttackRunner(inputs, state, options.max_passes, shard or WHOLE)
+    runner = AttackRunner(inputs, state, options.max_passes, shard or WHOLE, options.jit_compile)
     _run_attacks(result, runner, plan, options)
     on_eight_bits = attack_eight_bits(result, runner)
     if on_eight_bits is not None:
@@ -242,18 +263,21 @@ def _check_inputs(inputs: EvaluationInputs, protocol: Protocol, plan, options: E
         planned.check(inputs.victim)
 
 
-def _shard(options: EvaluationOptions, inputs: EvaluationInputs) -> Shard | None:
+def _shard(options: EvaluationOptions, images: int) -> Shard | None:
     """The share of the images that is attacked, if it is not all of them."""
     if options.shard is None:
         return None
     shard = Shard.parse(str(options.shard))
-    shard.check_images(len(inputs.images))
+    shard.check_images(images)
+    return shard
+
+
+def _check_recognized(inputs: EvaluationInputs, shard: Shard) -> None:
     check(
         inputs.model_digest is not None,
         "The shards of this evaluation could not be recognized, because the model contains Python code. "
         f"Received: shard={shard}. Save it as a .keras file without code, or evaluate it in one process.",
     )
-    return shard
 
 
 def _run_attacks(

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,13 +11,14 @@ import tensorflow as tf
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.engine.model_checks import zero_gradients
 from athe_tf.attacks.engine.results import AttackResult, Precomputed
+from athe_tf.data.images import ImageSource
 from athe_tf.evaluation import model_diagnosis
+from athe_tf.evaluation.images import LazyImages, digest_of, on_grid, part_of
 from athe_tf.models.digest import identify
 from athe_tf.models.gradient_sources import majority_of, wrong_passes
 from athe_tf.models.victim import Victim
-from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import InputError, check, first_line
-from athe_tf.utils.images_and_labels import check_images, checked_batch
+from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.images_and_labels import check_classes, check_images, checked_batch
 
 # Names of images and labels in the dictionaries of TensorFlow Datasets, and how many images are read at once.
 TFDS_NAMES, BATCH = ("image", "label"), 256
@@ -31,6 +34,19 @@ def read_images(data, max_examples: int | None, num_classes: int | None):
     """
     images, labels = _arrays(data, max_examples)
     return checked_batch(images, labels, num_classes)
+
+
+def open_images(data, max_examples: int | None, num_classes: int | None):
+    """As `read_images`, but an image set of `athe_tf.data` is not read, and gives `LazyImages`."""
+    if isinstance(data, ImageSource):
+        check(len(data) > 0, "There are no images: the data set is empty.")
+        images = LazyImages(data, np.arange(len(data))[:max_examples])
+        labels = data.all_labels()[:max_examples]
+        check_classes(labels, num_classes)
+        return images, labels.astype(np.int32)
+    if isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[0], LazyImages):
+        return tuple(data)
+    return read_images(data, max_examples, num_classes)
 
 
 def _arrays(data, max_examples):
@@ -60,23 +76,30 @@ def _collect(data: tf.data.Dataset, max_examples: int | None):
         "The data set never ends. Expected each image once. Remove dataset.repeat(), or set max_examples.",
     )
     images, labels = spec
-    if images.shape.rank is None:  # only an element tells
-        images, labels = next(iter(data), spec)
-    if images.shape.rank == 3 and labels.shape[:1] != images.shape[:1]:  # one image, not a batch
-        pairs = pairs.batch(BATCH)
     found, count = [], 0
     try:
+        if images.shape.rank is None:  # only an element tells
+            images, labels = next(iter(data), spec)
+        check(
+            images.shape.rank in (None, 3, 4) and (images.dtype.is_floating or images.dtype.is_integer),
+            "Expected images of shape [H, W, C] in a tf.data.Dataset, or batches of them. Received: shape "
+            f"{images.shape}, dtype {images.dtype.name}. Decode them with dataset.map(...).",
+        )
+        if images.shape.rank == 3 and labels.shape[:1] != images.shape[:1]:  # one image, not a batch
+            pairs = pairs.batch(BATCH)
         for batch in pairs:
             found.append([part.numpy() for part in batch])
             count += len(found[-1][1])
             if max_examples is not None and count >= max_examples:
                 break
-    except tf.errors.InvalidArgumentError as error:
-        raise InputError(
-            f"The data set cannot be read: {first_line(error)}. Expected images of one size. Resize them."
-        ) from error
-    check(count > 0, "There are no images: the data set is empty.")
-    x, y = (np.concatenate(parts)[:max_examples] for parts in zip(*found, strict=True))
+        check(count > 0, "There are no images: the data set is empty.")
+        x, y = (np.concatenate(parts)[:max_examples] for parts in zip(*found, strict=True))
+    except (tf.errors.OpError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        sizes = any(word in str(error) for word in ("shape", "dimension"))
+        remedy = "Expected images of one size. Resize them" if sizes else "Mend its pipeline"
+        raise InputError(f"The data set cannot be read: {cause(error)}. {remedy}.") from error
     if x.dtype == np.uint8:
         check_images(x)
         x = x / np.float32(255)
@@ -89,27 +112,34 @@ class EvaluationInputs:
 
     Attributes:
         victim: The model.
-        images: `[N, H, W, C]` in [0, 1].
+        images: `[N, H, W, C]` in [0, 1], or `LazyImages`.
         labels: `[N]`.
         norm: Norm of the threat model.
         epsilon: Its radius.
         seed: Seed of the attacks.
         batch_size: Images per forward pass.
+        passes: How many passes decide about an image of a randomized model, and over how many gradients are
+            averaged.
+        rows: The images that are attacked here; `None` for all. Nothing is known about the others.
         clean: What the model predicts for the clean images.
         diagnosis: What is unusual about the model.
+        grid: Whether all images are 8-bit images, if it is known.
         single: The model in one pass, if it is randomized and `victim` decides by several.
         clean_wrong: Then, how many passes are wrong for each clean image.
     """
 
     victim: Victim
-    images: np.ndarray
+    images: Any
     labels: np.ndarray
     norm: str
     epsilon: float
     seed: int
     batch_size: int
-    clean: model_diagnosis.CleanPredictions
-    diagnosis: model_diagnosis.ModelDiagnosis
+    passes: tuple[int, int] = (1, 1)
+    rows: np.ndarray | None = None
+    clean: model_diagnosis.CleanPredictions = None  # type: ignore[assignment]
+    diagnosis: model_diagnosis.ModelDiagnosis = None  # type: ignore[assignment]
+    grid: bool | None = None
     single: Victim | None = None
     clean_wrong: np.ndarray | None = None
 
@@ -124,20 +154,58 @@ class EvaluationInputs:
         seed: int,
         batch_size: int,
         passes=(1, 1),
+        rows: np.ndarray | None = None,
+        recall: Callable | None = None,
     ):
         """Makes the clean pass and diagnoses the model.
 
-        Images and labels must have been checked, as `read_images` does. Of `passes`, the first decide about
-        an image of a randomized model, and gradients are averaged over the second.
+        Images and labels must have been checked, as `read_images` does. `recall` returns what shards found
+        out in their clean passes, from the inputs without that.
         """
-        clean = model_diagnosis.predict_clean_images(victim, images, labels, batch_size)
-        diagnosis = model_diagnosis.diagnose(victim, images, labels, clean)
-        known = images, labels, norm, epsilon, seed, batch_size
-        if diagnosis.deterministic or max(passes) < 2:
-            return cls(victim, *known, clean, diagnosis)
-        wrong = wrong_passes(victim, images, labels, passes[0], batch_size)
-        clean = dataclasses.replace(clean, correct=2 * wrong <= passes[0])
-        return cls(majority_of(victim, *passes), *known, clean, diagnosis, victim, wrong)
+        inputs = cls(victim, images, labels, norm, epsilon, seed, batch_size, tuple(passes), rows)
+        if rows is not None:
+            images, labels = part_of(images, rows), labels[rows]
+        wrong, predict = None, model_diagnosis.predict_clean_images
+        if recall is None:
+            clean = predict(victim, images, labels, batch_size)
+        else:
+            clean, inputs.grid, wrong = recall(inputs)
+        diagnosis = inputs.diagnosis = model_diagnosis.diagnose(victim, images, labels, clean)
+        if not diagnosis.deterministic and max(passes) >= 2:
+            if wrong is None:
+                wrong = wrong_passes(victim, images, labels, passes[0], batch_size)
+            clean = dataclasses.replace(clean, correct=2 * wrong <= passes[0])
+            inputs.victim, inputs.single = majority_of(victim, *passes), victim
+            inputs.clean_wrong = inputs._at_rows(wrong)
+        inputs.clean = dataclasses.replace(clean, correct=inputs._at_rows(clean.correct))
+        return inputs
+
+    def _at_rows(self, values: np.ndarray) -> np.ndarray:
+        """An array for all images with the values of those that are attacked here."""
+        if self.rows is None:
+            return values
+        whole = np.zeros(len(self.images), values.dtype)
+        whole[self.rows] = values
+        return whole
+
+    def clean_arrays(self) -> dict[str, np.ndarray]:
+        """What is known about the clean images of a shard, for `recall`."""
+        clean, rows = self.clean, self.rows
+        assert rows is not None
+        first = int((rows < model_diagnosis.MAX_EXAMPLES).sum())
+        wrong = {} if self.clean_wrong is None else {"wrong": self.clean_wrong[rows]}
+        return {
+            "correct": clean.correct[rows], "confidence": clean.confidence, "predicted": clean.predicted,
+            "logits": clean.logits[:first], "nonfinite": np.array(clean.nonfinite),
+            "eight_bit": np.array(self.eight_bit), **wrong,
+        }  # fmt: skip
+
+    @property
+    def eight_bit(self) -> bool:
+        """Whether all images that are attacked here are 8-bit images."""
+        if self.grid is None:
+            self.grid = on_grid(self.images if self.rows is None else part_of(self.images, self.rows))
+        return self.grid
 
     def judged(self, result: AttackResult, rows: np.ndarray) -> np.ndarray | None:
         """Judges what an attack found by fresh passes of a randomized model; the others become robust.
@@ -170,19 +238,21 @@ class EvaluationInputs:
         ids = np.arange(len(self.images))[rows]
         known = self._known(ids)
         if kwargs.get("state") is not None:
-            known = dataclasses.replace(known, model=self.model_digest)
+            images = self.images_digest if isinstance(self.images, LazyImages) else None
+            known = dataclasses.replace(known, model=self.model_digest, images=images)
         if among is not None:
-            whole = self.images[among], self.labels[among]
+            whole = part_of(self.images, np.arange(len(self.images))[among]), self.labels[among]
             known = dataclasses.replace(known, whole=whole, checked=ids < self.batch_size)
-        x, y = self.images[rows], self.labels[rows]
+        x, y = part_of(self.images, ids), self.labels[ids]
         kwargs |= {"seed": self.seed, "batch_size": self.batch_size}
         return attack.run(self.victim, x, y, ids=ids, precomputed=known, **kwargs)
 
     def check_model(self, attack: Attack, rows: slice) -> list[str]:
         """What an attack on these images says about the model."""
-        x, y = self.images[rows][: self.batch_size], self.labels[rows][: self.batch_size]
-        known = self._known(np.arange(len(self.images))[rows])
-        return attack.schedule.check_model(self.victim, x, y, known)
+        ids = np.arange(len(self.images))[rows]
+        first = (ids if self.rows is None else np.intersect1d(ids, self.rows))[: self.batch_size]
+        known = self._known(ids)
+        return attack.schedule.check_model(self.victim, self.images[first], self.labels[first], known)
 
     def _known(self, rows: np.ndarray) -> Precomputed:
         return Precomputed(
@@ -195,7 +265,8 @@ class EvaluationInputs:
     @functools.cached_property
     def zero_gradients(self) -> float:
         """The share of images of the first batch at which the margin has a zero gradient."""
-        return zero_gradients(self.victim, self.images[: self.batch_size], self.labels[: self.batch_size])
+        first = slice(self.batch_size) if self.rows is None else self.rows[: self.batch_size]
+        return zero_gradients(self.victim, self.images[first], self.labels[first])
 
     @property
     def num_classes(self) -> int:
@@ -210,12 +281,12 @@ class EvaluationInputs:
     @functools.cached_property
     def images_digest(self) -> str:
         """Identifies images and labels."""
-        return array_digest(self.images, self.labels)
+        return digest_of(self.images, self.labels)
 
     def identity(self) -> dict:
         """What a state on disk belongs to."""
-        about = {"model": self.model_digest, "images and labels": self.images_digest}
+        about = {"images and labels": self.images_digest, "examples": len(self.images)}
         threat = {"norm": self.norm, "epsilon": self.epsilon, "seed": self.seed}
-        if self.single is not None:
-            threat |= {"passes": f"{self.victim.passes}, {self.victim.source.passes} for gradients"}
-        return {**about, "examples": len(self.images), **threat}
+        if max(self.passes) > 1:
+            threat |= {"passes": "{}, {} for gradients".format(*self.passes)}
+        return {"model": self.model_digest, **about, **threat}

@@ -12,7 +12,7 @@ from athe_tf.evaluation.measures import confidences
 from athe_tf.models.victim import Victim
 from athe_tf.results.intervals import wilson_interval
 from athe_tf.results.notices import Notice
-from athe_tf.utils.errors import InputError, cause, check
+from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.images_and_labels import check_classes
 
 # Images that are tested, and those whose logits are kept, for warnings and for angles.
@@ -49,7 +49,7 @@ class CleanPredictions:
 def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> CleanPredictions:
     """Makes one pass over all images, and keeps three values per image and the logits of the first ones."""
     correct, confidence, kept, predicted, nonfinite = [], [], [], [], 0
-    for start, logits in _logits(victim, images, batch_size):
+    for start, logits in clean_logits(victim, images, batch_size):
         values = np.asarray(logits)
         _check_shape(victim, values, len(images[start : start + batch_size]), labels)
         correct.append(~misclassified(logits, labels[start : start + batch_size]).numpy())
@@ -60,32 +60,6 @@ def predict_clean_images(victim: Victim, images, labels, batch_size: int) -> Cle
             kept.append(values)
     parts = [np.concatenate(each) for each in (correct, confidence, kept, predicted)]
     return CleanPredictions(parts[0], parts[1], parts[2][:MAX_EXAMPLES], parts[3], nonfinite)
-
-
-def _logits(victim: Victim, images, batch_size: int):
-    try:
-        yield from clean_logits(victim, images, batch_size)
-    except InputError:
-        raise
-    except Exception as error:
-        what = f"The model '{victim.name}' cannot be called with images of shape {images.shape[1:]}"
-        if _takes(victim, images[:1].transpose(0, 3, 1, 2)):
-            remedy = "Wrap it: lambda x: model(tf.transpose(x, [0, 3, 1, 2]))"
-        elif _takes(victim, images[:1].transpose(0, 2, 3, 1)):
-            remedy = "Move the channels of the images to the end: images.transpose(0, 2, 3, 1)"
-        else:
-            remedy = "Use the data set that it was trained on, with images of the same size"
-            raise InputError(f"{what}: {cause(error)}. {remedy}.") from error
-        raise InputError(f"{what}: the channels are in the wrong place. {remedy}.") from error
-
-
-def _takes(victim: Victim, images) -> bool:
-    """Whether a model can be called with these images."""
-    try:
-        victim.logits(tf.convert_to_tensor(images, tf.float32))
-    except Exception:
-        return False
-    return True
 
 
 def check_class_count(victim: Victim, classes: int | None) -> None:

@@ -36,7 +36,7 @@ class CommonOptions:
     norm: str | None = option(None, "Norm. [the protocol's, the run's own, or linf]", choices=NORMS)
     epsilon: float | None = option(None, "Radius. [the protocol's, the run's own, or 8/255]")
     max_examples: int | None = option(None, "Evaluate only the first N images.", gt=0)
-    batch_size: int = option(128, "Images that go through the model at once, over all devices.", gt=0)
+    batch_size: int = option(128, "Images that go through the model at once, on each device.", gt=0)
     seed: int = seed_option("Seed of the attacks.")
     checks: bool = option(True, "Run the sanity checks: about 400 passes of 200 images.")
 
@@ -71,6 +71,9 @@ class EvaluationOptions(LessCommonOptions):
             have a scale of their own keep it. Defaults to `"model"`.
         straight_through: Names of layers without a gradient, such as rounding, that attacks pass backward
             through; see `athe_tf.models.straight_through`. Defaults to none.
+        gradients: Where attacks take their gradients from: `"model"`, `"folded"` (convolutions with the batch
+            normalization behind them) or `"bfloat16"` (folded, in half precision). An image is broken only if
+            the model itself errs. Defaults to `"model"`.
         random_passes: An image of a randomized model is broken if more than half of so many fresh passes are
             wrong. Defaults to 16; models that are not randomized are not affected.
         gradient_passes: Average the gradients of every attack on a randomized model over so many passes.
@@ -79,6 +82,8 @@ class EvaluationOptions(LessCommonOptions):
             outputs. Defaults to `False`, which refuses such a model.
         max_passes: Largest number of forward and backward passes per image in each attack; see `Attack.run`.
             Defaults to `None`: no limit.
+        jit_compile: Compile the attacks by XLA, for accelerators; see `Attack.run`. An attack that XLA cannot
+            compile is reported as not run. Defaults to `False`.
         name: The name of the model in the result. Defaults to the model's own.
         dataset: The name of the data in the result.
         state: A folder that keeps the state of the evaluation. The same call, made again after an

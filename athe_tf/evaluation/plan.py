@@ -1,5 +1,6 @@
 """What an evaluation will cost: passes that the loop counts, and seconds from a few that are measured."""
 
+import resource
 import time
 
 import numpy as np
@@ -9,7 +10,7 @@ from athe_tf.attacks.gradient import PGD
 from athe_tf.attacks.square import Square
 from athe_tf.evaluation import evaluator
 from athe_tf.evaluation.attack_run import PlannedAttack, make_plan
-from athe_tf.evaluation.inputs import EvaluationInputs, read_images
+from athe_tf.evaluation.inputs import EvaluationInputs, open_images
 from athe_tf.evaluation.model_diagnosis import logarithms
 from athe_tf.evaluation.options import CommonOptions, EvaluationOptions
 from athe_tf.models.victim import Victim
@@ -25,8 +26,9 @@ def plan_evaluation(victim: Victim, data, options: EvaluationOptions, **given) -
 
     Returns:
         The share of correctly classified images that withstand a trial attack; and for every attack its
-        label, why it is not run (or `None`), and forward and backward passes with the seconds that they take:
-        `[3, 3]`, in the rows if every image falls at the first step, as the trial says, and if all stay.
+        label, why it is not run (or `None`), forward and backward passes with the seconds that they take:
+        `[3, 3]`, in the rows if every image falls at the first step, as the trial says, and if all stay; and
+        the memory of this process in GiB.
     """
     common = CommonOptions(**given)
     chosen = evaluator._protocol(common.attacks or None, common.protocol)
@@ -35,28 +37,43 @@ def plan_evaluation(victim: Victim, data, options: EvaluationOptions, **given) -
         common.attacks or chosen.attacks, epsilon, norm, published=chosen.epsilon, epsilons=options.epsilons,
         logit_scale=options.logit_scale, others=others, margin=evaluator._margin_of(victim, options),
     )  # fmt: skip
-    images, labels = read_images(data, common.max_examples, victim.num_classes)
+    images, labels = open_images(data, common.max_examples, victim.num_classes)
     victim = logarithms(victim) if options.probabilities else victim
     inputs = EvaluationInputs.open(victim, images, labels, norm, epsilon, common.seed, common.batch_size)
     evaluator._check_inputs(inputs, chosen, plan, options)
-    price, stay = measure(inputs)
-    return stay, [(one.label, one.not_run, _costs(one, inputs, price, stay)) for one in plan]
+    forward = peak_memory()  # after the clean images
+    price, compiling, stay = measure(inputs)
+    found, memory = [], {False: forward, True: peak_memory()}
+    for one in plan:
+        costs = _costs(one, inputs, price, compiling, stay)
+        found.append((one.label, one.not_run, costs, memory[bool(costs[:, 1].any())]))
+    return stay, found
 
 
-def measure(inputs: EvaluationInputs) -> tuple[np.ndarray, float]:
-    """Seconds per image of a forward and a backward pass, and the share of images that withstand PGD."""
+def peak_memory() -> float:
+    """The most memory that this process had so far, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # which counts KiB on Linux
+
+
+def measure(inputs: EvaluationInputs) -> tuple[np.ndarray, float, float]:
+    """Seconds per image of a forward and a backward pass, those to compile an attack, and the share of images
+    that withstand PGD.
+    """
     rows = np.flatnonzero(inputs.clean.correct)
     if not len(rows):
-        return np.zeros(2), 0.0
+        return np.zeros(2), 0.0, 0.0
     epsilon, trial = inputs.epsilon or 1e-6, rows[:TRIAL]
     pgd = PGD(epsilon, inputs.norm, steps=STEPS, loss="margin")
-    stays = ~inputs.run(pgd, trial).success
+    began = time.perf_counter()
+    result = inputs.run(pgd, trial)
+    first, stays = time.perf_counter() - began, ~result.success
     share = float(stays.mean())
     # As many as will stay, which attacks mostly work on, so that batches are as full as they will be.
     count = max(1, min(round(share * len(rows)), 2 * inputs.batch_size))
     timed = np.resize(trial[stays] if stays.any() else trial, count)
     forward = _seconds(inputs, Square(epsilon, inputs.norm, n_queries=QUERIES), timed, 0.0)
-    return np.array([forward, _seconds(inputs, pgd, timed, forward)]), share
+    price = np.array([forward, _seconds(inputs, pgd, timed, forward)])
+    return price, max(0.0, first - price @ (result.queries.sum(), result.gradients.sum())), share
 
 
 def _seconds(inputs: EvaluationInputs, attack: Attack, rows: np.ndarray, forward: float) -> float:
@@ -71,7 +88,9 @@ def _seconds(inputs: EvaluationInputs, attack: Attack, rows: np.ndarray, forward
     return max(min(found[1:]), 0.0)
 
 
-def _costs(planned: PlannedAttack, inputs: EvaluationInputs, price: np.ndarray, stay: float) -> np.ndarray:
+def _costs(
+    planned: PlannedAttack, inputs: EvaluationInputs, price: np.ndarray, compiling: float, stay: float
+) -> np.ndarray:
     if planned.attack is None or planned.not_run is not None:
         return np.zeros((3, 3))
     images = int(inputs.clean.correct[: planned.spec.limit].sum())
@@ -81,7 +100,8 @@ def _costs(planned: PlannedAttack, inputs: EvaluationInputs, price: np.ndarray, 
         whole += member.rounds(inputs.victim) * _round(member, inputs.victim)
     usual = stay * whole + (1 - stay) * EARLY * first
     passes = images * np.array([np.minimum(first, 1.0), usual, whole])
-    return np.column_stack([passes, passes @ price])
+    # Every member of a cascade is compiled, unless no image gets there.
+    return np.column_stack([passes, passes @ price + compiling * np.array([1, len(members), len(members)])])
 
 
 def _round(attack: Attack, victim: Victim) -> np.ndarray:

@@ -18,10 +18,13 @@ from athe_tf.attacks.engine.attack_state import expected_arrays, fill, result_ar
 from athe_tf.attacks.engine.results import AttackResult
 from athe_tf.evaluation.adversarial_examples import MAX_EXAMPLES, Examples
 from athe_tf.evaluation.inputs import EvaluationInputs
+from athe_tf.evaluation.model_diagnosis import MAX_EXAMPLES as MAX_CLEAN
+from athe_tf.evaluation.model_diagnosis import CleanPredictions
 from athe_tf.jobs.journal import Expected, Journal
 from athe_tf.jobs.ownership import OWNER, check_state_folder
 from athe_tf.jobs.shard import Shard, joined
 from athe_tf.results.pictures import EXAMPLE_ARRAYS
+from athe_tf.utils.arithmetic import computed_on
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check, first_line
 
@@ -30,7 +33,7 @@ _LETTERS = 60
 # Names of arrays: which adversarial examples are left at 8 bits, the wall-clock time of an attack, and the
 # reason why it could not be run; and the prefix for arrays of adversarial examples.
 EIGHT_BIT, SECONDS, NOT_RUN, EXAMPLE = "eight_bit", "wall_seconds", "not_run", "example "
-NAN_LOGITS, BROKEN_PASSES = "nan_logits", "broken_passes"
+NAN_LOGITS, BROKEN_PASSES, COMPUTED_ON = "nan_logits", "broken_passes", "computed_on"
 
 
 @dataclasses.dataclass
@@ -86,6 +89,8 @@ class StateFolder:
             versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
             self.identity |= {**versions, "shard": str(shard)}
         self.owner = Journal(self.folder / OWNER, self.identity)
+        #: What its attacks were computed on, one text for each device and arithmetic.
+        self.computed_on = [computed_on()]
 
     @classmethod
     def open(cls, folder, inputs: EvaluationInputs, shard: Shard | None = None) -> "StateFolder | None":
@@ -103,9 +108,16 @@ class StateFolder:
             raise InputError(
                 f"Cannot keep the state in '{opened.folder}': {first_line(error)}. Use another folder."
             ) from error
-        opened.owner.load()
-        opened.owner.save({})
+        opened.computed_on = sorted({*opened.computed_on, *_devices(opened.owner.load())})
+        opened.owner.save({COMPUTED_ON: np.array(opened.computed_on)})
+        if shard is not None:
+            opened.clean().save(inputs.clean_arrays())
         return opened
+
+    def clean(self) -> Journal:
+        """The file with what a shard knows about its clean images."""
+        # A randomized model has another digest before its passes are known; the owner checks the model.
+        return Journal(self.folder / "clean.npz", {**self.identity, "model": None})
 
     def unfinished(self, label: str) -> pathlib.Path:
         """The state file of an attack that is being run."""
@@ -151,6 +163,30 @@ class StateFolder:
         Journal(self.unfinished(label), self.identity).remove()
 
 
+def recall_clean(folders: Sequence, inputs: EvaluationInputs) -> tuple:
+    """From the shards: clean predictions, whether all images have 8 bits, and the wrong passes of each."""
+    count, first = len(inputs.images), min(len(inputs.images), MAX_CLEAN)
+    parts, rows = [], []
+    for shard, folder in zip(Shard(1, len(folders)).all(), folders, strict=True):
+        state = StateFolder(folder, inputs, shard)
+        arrays = _check_finished(state.clean().load(), shard, state, "its clean predictions")
+        parts.append(arrays)
+        rows.append(shard.rows(count))
+        own, each = len(rows[-1]), (("correct", "b"), ("confidence", "f"), ("predicted", "i"))
+        state.clean().check(arrays, {name: Expected((own,), kind) for name, kind in each})
+        kept = (len(shard.rows(first)), *arrays["logits"].shape[1:])
+        state.clean().check(arrays, {"logits": Expected(kept, "f"), "nonfinite": Expected((), "i", 0, own)})
+    whole = {
+        name: joined([part[name] for part in parts], rows)
+        for name in parts[0]
+        if parts[0][name].shape[:1] == rows[0].shape
+    }
+    logits = joined([part["logits"] for part in parts], [each[each < first] for each in rows])
+    found = whole["correct"], whole["confidence"], logits, whole["predicted"]
+    nonfinite = int(sum(part["nonfinite"] for part in parts))
+    return CleanPredictions(*found, nonfinite), all(part["eight_bit"] for part in parts), whole.get("wrong")
+
+
 class MergedState:
     """The states of all shards of an evaluation.
 
@@ -170,7 +206,9 @@ class MergedState:
         pairs = zip(shards, folders, strict=True)
         self.parts = [(shard, StateFolder(folder, inputs, shard)) for shard, folder in pairs]
         for shard, state in self.parts:
-            _check_finished(state.owner.load(), shard, state, "a state")
+            state.computed_on = _devices(_check_finished(state.owner.load(), shard, state, "a state"))
+        #: As in `StateFolder`, of all shards.
+        self.computed_on = sorted({text for _, state in self.parts for text in state.computed_on})
 
     def load(self, label: str, settings: dict, before: AttackResult) -> FinishedAttack:
         """What an attack found on all images; raises `InputError` if a shard has not finished it."""
@@ -180,6 +218,10 @@ class MergedState:
             arrays = state.arrays(label, settings, before.part(rows[-1]))
             found.append(_check_finished(arrays, shard, state, f"a result of '{label}'"))
         return FinishedAttack.from_arrays(merged(found, rows), before)
+
+
+def _devices(arrays: Mapping[str, np.ndarray] | None) -> list[str]:
+    return [str(text) for text in (arrays or {}).get(COMPUTED_ON, ())]
 
 
 def _check_finished(arrays: dict | None, shard: Shard, state: StateFolder, expected: str) -> dict:

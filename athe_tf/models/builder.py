@@ -10,6 +10,7 @@ import keras
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.models.blocks import Blocks
 from athe_tf.models.features import check_classifier
+from athe_tf.models.folding import mark_built
 from athe_tf.models.names import ACTIVATIONS, EIGHTEEN, FAMILIES, check_head, parse_name
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.registry import import_object, is_import_path, unknown_name
@@ -91,7 +92,7 @@ def build(
     images = keras.Input(tuple(input_shape), name="image", dtype=_whole_precision())
     features = FAMILIES.get(family)(_normalized(images, mean, std), blocks, **sizes)
     logits = _head(features, blocks, num_classes, head, scale, weight_norm)
-    return keras.Model(images, logits, name=name.replace("-", "_"))
+    return mark_built(keras.Model(images, logits, name=name.replace("-", "_")))
 
 
 def _own_model(name: str, num_classes: int, input_shape: tuple[int, ...]) -> keras.Model:

@@ -99,7 +99,7 @@ def straight_through(model, layers: Sequence[str] | Mapping[str, Callable | None
         return f"{found}, straight through {through}" if plain and found is not None else None
 
     changes: dict[str, Any] = {"name": f"{victim.name}, straight through {through}", "digest": digest}
-    found = victim.replace(source=_within(victim.source, calls, **changes))
+    found = victim.replace(source=with_calls(victim.source, calls, **changes))
     found.copies = {device: straight_through(copy, layers) for device, copy in victim.copies.items()}
     return found
 
@@ -115,7 +115,7 @@ def _passed_through(name: str, function: Callable, call: Callable, x, *args, **k
     return passed + tf.stop_gradient(tf.cast(output, passed.dtype) - passed)
 
 
-def _within(victim: Victim, calls: Sequence[tuple[Any, Callable]], **changes) -> Victim:
+def with_calls(victim: Victim, calls: Sequence[tuple[Any, Callable]], **changes) -> Victim:
     """The same victim, with other calls of some layers and further changes."""
 
     def called(function):

@@ -2,12 +2,13 @@
 
 import contextlib
 import dataclasses
+import itertools
 
 import keras
-import tensorflow as tf
 
 from athe_tf import attacks, data, models, training
 from athe_tf.data.names import CROPS_ORIGINALS, in_memory_only
+from athe_tf.distribution import Distribution
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.card import describe
 from athe_tf.models.names import HEADS, is_file
@@ -25,12 +26,12 @@ from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import values_of
 
 
-def make_splits(config: TrainConfig):
-    """The data set, with the extra training images."""
+def make_splits(config: TrainConfig, cache=None):
+    """The data set, with the extra training images; `cache` is as for `athe_tf.data.load`."""
     # Random crops are of the original images, and not of what was resized to fit in memory.
     resized = config.image_size is not None and not in_memory_only(config.dataset)
     streamed = True if resized and config.augmentation in CROPS_ORIGINALS else None
-    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed)
+    splits = load_splits(config, validation_size=config.validation_size, streamed=streamed, cache=cache)
     config.check_size(splits.image_shape)
     if config.max_train_examples is not None and splits.train is not None:
         count = min(config.max_train_examples, len(splits.train))
@@ -92,16 +93,6 @@ def with_head(net: keras.Model, config: TrainConfig) -> keras.Model:
             f"{has} with the scale {scale:g}. Received: --scale={config.scale:g}. Use --scale={scale:g}.",
         )
     return net
-
-
-def check_compilation(config: TrainConfig) -> None:
-    """Refuses XLA with several replicas, whose collective operations TensorFlow does not compile."""
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    check(
-        not config.jit_compile or replicas == 1,
-        f"XLA compiles the step of one replica. Received: --jit_compile with {replicas} replicas. Leave "
-        "--jit_compile out, or use --distribution=one.",
-    )
 
 
 def make_attack(config: TrainConfig):
@@ -179,7 +170,6 @@ def make_step_schedule(config: TrainConfig, updates_per_epoch: int) -> PerEpoch 
 def make_trainer(config: TrainConfig, splits):
     """The classifier inside its framework, compiled and built, ready for `fit`."""
     check_precision(config.precision)
-    check_compilation(config)
     net = make_net(config, splits)
     if config.sync_batch_norm:
         synchronize(net)
@@ -217,10 +207,13 @@ def make_average(config: TrainConfig, splits, updates_per_epoch: int) -> WeightA
     return EMA(config.ema, *settings) if config.ema else None
 
 
-def epoch_batches(config: TrainConfig, splits, epoch: int):
-    """The training batches of one epoch, counted from 0."""
-    start = epoch * splits.train.steps_per_epoch(config.batch_size)
-    return splits.train.stream(**config.stream_settings, start_step=start, epochs=epoch + 1)
+def epoch_batches(config: TrainConfig, splits, epoch: int, distribution: Distribution | None = None):
+    """The training batches of one epoch, counted from 0, divided among devices if there are several."""
+    steps = splits.train.steps_per_epoch(config.batch_size)
+    settings = {**config.stream_settings, "start_step": epoch * steps, "epochs": epoch + 1}
+    if distribution is None:
+        return splits.train.stream(**settings)
+    return itertools.islice(distribution.train_dataset(splits.train, **settings), steps)
 
 
 def start_from(trainer, config: TrainConfig) -> None:

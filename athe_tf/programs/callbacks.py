@@ -30,6 +30,8 @@ from athe_tf.utils.number_format import format_duration
 
 #: Which of several epochs with the highest accuracy is kept, as `best.json` says it.
 TIES = "last"
+# Seconds within which a worker learns that another one has to save or to stop.
+NOTICED = 1.0
 # On fewer validation images, two epochs a few points apart cannot be told from chance.
 FEW_IMAGES = 200
 
@@ -334,6 +336,8 @@ class Backup(RunCallback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._first_step = self.progress.step
+        # The last step after which the workers asked each other, when that was, and the next one.
+        self._asked, self._asked_at, self._ask = 0, time.monotonic(), 0
         if self._metrics_to_restore is not None:
             for variable, value in zip(_metric_variables(self.model), self._metrics_to_restore, strict=True):
                 variable.assign(value)
@@ -341,11 +345,22 @@ class Backup(RunCallback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.progress.step = self._first_step + batch + 1
-        if batch + 1 < self.params["steps"]:  # after the last step, the end of the epoch saves
+        if self._ask <= batch < self.params["steps"] - 1:  # after the last step, the end of the epoch saves
             self._save_and_stop(due=time.monotonic() - self._last > self.seconds)
+            self._ask = batch + self._pause(batch)
 
     def on_epoch_end(self, epoch, logs=None):
         self._save_and_stop(due=True)
+
+    def _pause(self, batch: int) -> int:
+        """After how many steps the workers ask each other again; a single one waits for nobody."""
+        if self.distribution.workers == 1:
+            return 1
+        now = time.monotonic()
+        rate = (batch + 1 - self._asked) / max(now - self._asked_at, 1e-6)
+        self._asked, self._asked_at = batch + 1, now
+        # The clocks of the workers differ, and all of them have to ask after the same step.
+        return max(1, int(self.distribution.from_chief(min(NOTICED, self.seconds) * rate)))
 
     def _save_and_stop(self, due: bool) -> None:
         """Saves if that is due on any worker or one has to stop; then all workers stop."""
@@ -380,8 +395,9 @@ class NotFiniteError(InputError):
     """A loss or a weight is not finite; the last backup was written before that."""
 
     def __init__(self, trainer, what: str):
-        step = int(np.asarray(trainer.optimizer.iterations))
+        # What XLA compiles is checked after the update.
+        step = int(np.asarray(trainer.optimizer.iterations)) + (not trainer.jit_compile)
         super().__init__(
-            f"Training stopped at step {step + 1}: {what} is not a number. The last good backup and the best "
+            f"Training stopped at step {step}: {what} is not a number. The last good backup and the best "
             "model are kept. A lower --learning_rate, or a larger --batch_size, usually helps."
         )

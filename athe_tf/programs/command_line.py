@@ -36,7 +36,7 @@ MEMORY_REMEDY = "Use a smaller --batch_size, or a machine with more memory."
 _INSTALLED = "athe-tf-"
 # A name of a program, and not a part of a path.
 _NAME = re.compile(
-    r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|import|report|reproduce|train)\b"
+    r"(?<![\w./'\"=-])bin/(analyze|evaluate|export|import_torch|import|report|reproduce|selftest|train)\b"
 )
 
 
@@ -252,7 +252,8 @@ class Program:
             given[self._positional.name] = tuple(rest)
         elif rest:
             raise InputError(f"Unexpected argument '{rest[0]}'. Flags start with two dashes, as --epochs=3.")
-        extra = {flag.name: bool(values[flag.name].value) for flag in self.extra}
+        extra = {flag.name: values[flag.name].value for flag in self.extra}
+        extra |= {flag.name: bool(extra[flag.name]) for flag in self.extra if flag.kind is bool}
         return getattr(self.config_class, "from_flags", self.config_class)(**given), extra
 
 

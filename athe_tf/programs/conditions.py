@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import os
-import pathlib
-import re
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +14,7 @@ from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.serialization import deciding_settings, flag_text
 from athe_tf.programs.run_state import ATHE_TF, INITIAL_MODEL, run_identity
 from athe_tf.results.result import versions_in_use
+from athe_tf.utils.arithmetic import arithmetic
 from athe_tf.utils.digests import file_digest, source_digest
 from athe_tf.utils.errors import check
 from athe_tf.utils.registry import is_import_path
@@ -62,7 +61,7 @@ def conditions(distribution: Distribution) -> dict[str, Any]:
     threads = tf.config.threading
     names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "TF_ENABLE_ONEDNN_OPTS")
     own = {
-        "device": _device(),
+        **arithmetic(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": [threads.get_intra_op_parallelism_threads(), threads.get_inter_op_parallelism_threads()],
         **{name: os.environ.get(name, "not set") for name in names},
@@ -86,16 +85,3 @@ def _versions() -> dict[str, str]:
     return {ATHE_TF: versions["athe_tf"]} | {
         f"version of {name}": versions[name] for name in ("tensorflow", "keras", "numpy")
     }
-
-
-def _device() -> str:
-    """The kind of the devices that compute: that of the GPU, else the processor's."""
-    for kind in ("TPU", "GPU"):
-        for device in tf.config.get_visible_devices(kind)[:1]:
-            return str(tf.config.experimental.get_device_details(device).get("device_name", kind))
-    try:
-        text = pathlib.Path("/proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
-    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return name[1].strip() if name else f"CPU {os.uname().machine}"

@@ -2,10 +2,11 @@
 
 import dataclasses
 import math
-import resource
 import time
 from collections.abc import Callable
 
+from athe_tf.evaluation.plan import peak_memory
+from athe_tf.programs.accelerators import Accelerator, operations
 from athe_tf.programs.build import make_trainer, make_validation_attack
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.heartbeat import Heartbeat
@@ -18,10 +19,13 @@ PATIENCE = 30.0
 FEW_IMAGES = 8
 
 
-def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
+def describe_plan(
+    config: TrainConfig, splits, write: Callable = print, device: Accelerator | None = None
+) -> str:
     """Steps, network passes, measured seconds per step, total time and memory, as text.
 
-    `write` is called with a line when measuring begins, and with one every minute.
+    `write` is called with a line when measuring begins, and with one every minute. For a `device` that is
+    not here, there is a row with the time on it.
     """
     began = time.monotonic()
     with Heartbeat(write, lambda: f"Measuring, {format_duration(time.monotonic() - began)} so far.") as lines:
@@ -38,8 +42,12 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
     total = config.epochs * (steps * seconds + checks)
     passes = sum(cost)
     weights = trainer.net.count_params()
-    # ru_maxrss counts KiB on Linux.
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    there = []
+    if device is not None:
+        half, each = config.precision != "float32", operations(trainer.net, splits.image_shape)
+        images = steps * config.batch_size * passes + validation * (attacked + 2)
+        other = format_duration(device.seconds(config.epochs * images * each, half))
+        there = [(f"on {device.name}", f"about {other}, {device.basis(each, half)}")]
     rows = [
         ("run", f"{config.framework}, {config.model} ({weights:,} weights), head {config.head}"),
         ("data", f"{config.dataset}, {len(splits.train):,} training and {validation:,} validation images"),
@@ -55,7 +63,8 @@ def describe_plan(config: TrainConfig, splits, write: Callable = print) -> str:
         *in_bfloat16,
         ("time per epoch", f"{format_duration(steps * seconds + checks)}, validation included"),
         ("total time", f"about {format_duration(total)} on this machine"),
-        ("memory", f"{memory:.1f} GiB at most while measuring"),
+        *there,
+        ("memory", f"{peak_memory():.1f} GiB at most while measuring"),
     ]
     return "\n".join(f"{name + ':':<18}{text}" for name, text in rows)
 
@@ -89,19 +98,26 @@ def described_exposure(kinds: dict) -> str:
     )
 
 
-def describe_attacks(stay: float, costs) -> str:
-    """What `plan_evaluation` returns, as text: passes, time and memory of every attack, with bounds."""
-    rows = [["attack", "passes", "at least", "at most", "time", "at least", "at most"]]
-    ran = [(label, cost) for label, not_run, cost in costs if not_run is None]
-    for label, (fewest, usual, most) in [*ran, ("all attacks", sum(cost for _, cost in ran))] if ran else []:
-        numbers = [f"{one[:2].sum():,.0f}" for one in (usual, fewest, most)]
-        rows.append([label, *numbers, *(format_duration(one[2]) for one in (usual, fewest, most))])
-    absent = [f"{label} is not run: {not_run}" for label, not_run, _ in costs if not_run is not None]
-    # ru_maxrss counts KiB on Linux.
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def describe_attacks(stay: float, costs, device: Accelerator | None = None, counted: float = 0.0) -> str:
+    """What `plan_evaluation` returns, as text: passes, time and memory of every attack, with bounds.
+
+    For a `device` that is not here, the times are those on it, from the operations of a pass.
+    """
+    rows = [["attack", "passes", "at least", "at most", "time", "at least", "at most", "memory"]]
+    ran = [(label, cost, memory) for label, not_run, cost, memory in costs if not_run is None]
+    total = [("all attacks", sum(cost for _, cost, _ in ran), max(one[2] for one in ran))] if ran else []
+    for label, (fewest, usual, most), memory in [*ran, *total]:
+        bounds = (usual, fewest, most)
+        passes = [float(one[:2].sum()) for one in bounds]
+        times = [device.seconds(each * counted) for each in passes] if device else [one[2] for one in bounds]
+        numbers = [f"{each:,.0f}" for each in passes]
+        rows.append([label, *numbers, *map(format_duration, times), f"{memory:.1f} GiB"])
+    absent = [f"{label} is not run: {not_run}" for label, not_run, *_ in costs if not_run is not None]
+    where = f"on {device.name}, {device.basis(counted)}" if device else "on this machine"
     remarks = [
         f"At least: all images fall at the first step. At most: all stay. Here {stay:.0%} withstand PGD-10.",
-        f"Time on this machine, without sanity checks. Memory: {memory:.1f} GiB at most while measuring.",
+        f"Time {where}.",
+        "Without sanity checks. Memory: of this process, measured with and without gradients.",
     ]
     return "\n".join([*aligned(rows), "", *absent, *remarks])
 

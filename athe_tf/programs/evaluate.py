@@ -5,6 +5,7 @@ import dataclasses
 
 from athe_tf.evaluation.protocols import PROTOCOLS, protocol_for
 from athe_tf.jobs.ownership import STATE
+from athe_tf.programs.accelerators import DEVICE, planned_device
 from athe_tf.programs.command_line import Flag, Program, print_line, summaries, warn_user
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.evaluation_job import EvaluationJob, open_output, repeat_command
@@ -32,6 +33,7 @@ PLAN = Flag("plan", "Print passes, measured seconds and memory of every attack; 
 
 def action(config: EvaluateConfig, extra: dict) -> int:
     """Runs the evaluation, or this process's share of it, and returns the exit code."""
+    device = planned_device(extra)
     job = make_job(config)
     shard = own_shard(config)
     job.settings, cluster = config.distribution_settings().shared_evaluation(look_for_workers=shard is None)
@@ -42,7 +44,7 @@ def action(config: EvaluateConfig, extra: dict) -> int:
         return run_worker(job, config, cluster)
     if extra["plan"]:
         job.open()
-        print_line(job.plan())
+        print_line(job.plan(device))
         return 0
     with contextlib.nullcontext() if config.output is None else open_output(config.output) as output:
         job.open()
@@ -96,7 +98,7 @@ def complete(config: EvaluateConfig, training_run: Workdir | None) -> EvaluateCo
 
 SUMMARY = "measures how robust an image classifier is."
 LISTED = EXAMPLES + summaries("Protocols", PROTOCOLS)
-PROGRAM = Program("bin/evaluate", SUMMARY, LISTED, EvaluateConfig, action, [PLAN])
+PROGRAM = Program("bin/evaluate", SUMMARY, LISTED, EvaluateConfig, action, [PLAN, DEVICE])
 main = PROGRAM.run
 
 if __name__ == "__main__":

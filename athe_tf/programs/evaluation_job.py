@@ -16,6 +16,7 @@ from athe_tf.evaluation.progress import ProgressDisplay
 from athe_tf.jobs.locks import locked_folder
 from athe_tf.jobs.ownership import STATE, check_ours, check_state_folder, remove_state
 from athe_tf.jobs.shard import Shard
+from athe_tf.programs.accelerators import Accelerator, operations
 from athe_tf.programs.command_line import NOT_MET, print_line, warnings_as_lines, with_program_names
 from athe_tf.programs.config import EvaluateConfig
 from athe_tf.programs.config.fields import picked
@@ -167,8 +168,8 @@ class EvaluationJob:
         )
         return [Notice(text, id="training-norm")]
 
-    def plan(self) -> str:
-        """Passes, seconds and memory of every attack, as text."""
+    def plan(self, device: Accelerator | None = None) -> str:
+        """Passes, seconds and memory of every attack, as text; the seconds on a device that is not here."""
         from athe_tf.evaluation.plan import plan_evaluation
         from athe_tf.programs.cost_estimate import describe_attacks
 
@@ -181,7 +182,8 @@ class EvaluationJob:
             stay, costs = plan_evaluation(
                 self.victim, self.images, options, **values_of(CommonOptions, config)
             )
-        return describe_attacks(stay, costs)
+        counted = operations(self.victim.logits, self.images.image_shape) if device else 0.0
+        return describe_attacks(stay, costs, device, counted)
 
     def show(self, result, output: pathlib.Path | None) -> int:
         """Judges the result, writes it to the output folder, prints it; returns the exit code."""

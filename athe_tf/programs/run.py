@@ -5,6 +5,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable
 
+import keras
 import numpy as np
 
 from athe_tf.attacks.gradient import PGD
@@ -20,11 +21,12 @@ from athe_tf.programs.interruption import INTERRUPTION
 from athe_tf.programs.run_state import RunProgress, check_identity, load_state, run_identity
 from athe_tf.programs.workdir import Workdir
 from athe_tf.saving.saved_model import export
-from athe_tf.training.adversarial_model import LOSS_NOT_FINITE, AdversarialModel
+from athe_tf.training.adversarial_model import AdversarialModel
 from athe_tf.training.averaging import SWA
-from athe_tf.training.gradient_watch import GradientWatch
+from athe_tf.training.gradient_watch import LOSS_NOT_FINITE, GradientWatch
 from athe_tf.training.pgd_at import Standard
 from athe_tf.training.tensorboard_log import TensorBoardLog
+from athe_tf.utils.arithmetic import computed_on
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import replacing
 from athe_tf.utils.label_checks import most_probable
@@ -99,7 +101,7 @@ class Run:
         if self.distribution.is_chief:
             fingerprint = source_fingerprint(self.config.dataset, self.config.data_dir)
             records = {"data_fingerprint": fingerprint, "images": seen, "notes": self.progress.remarks}
-            self.workdir.claim(self.config, **records)
+            self.workdir.claim(self.config, **records, computed_on=computed_on())
         if self.progress.stopped is None:
             self.fit()
         if self.progress.stopped is not None:
@@ -184,7 +186,7 @@ class Run:
         attack = f"{config.validation_attack}, {config.norm} {format_number(config.epsilon)}"
         line = callbacks.EpochLine(config.epochs, self.progress, self.write, attack)
         if self.bar:
-            found.append(line)
+            found += [keras.callbacks.ProgbarLogger(), line]  # the line comes when the bar is complete
             return contextlib.nullcontext()
         heartbeat = Heartbeat(self.write, lambda: line.status)
         line.write = heartbeat.write
@@ -210,6 +212,8 @@ class Run:
         chosen_by = self.trainer.options.chosen_by
         kept = self.workdir.best, progress, writes, chosen_by
         found: list = [self.trainer.average] if isinstance(self.trainer.average, SWA) else []
+        for swa in found:
+            swa.batches = lambda epoch: epoch_batches(config, self.splits, epoch, self.distribution)
         if config.guarded_drop:
             # It always probes the first training batch, of images that are not mixed.
             plain = dataclasses.replace(config, mixup=0.0, cutmix=0.0)

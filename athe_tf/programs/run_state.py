@@ -12,6 +12,7 @@ from athe_tf.data.splits import Splits
 from athe_tf.jobs.journal import differences, read_arrays, write_arrays
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.workdir import find_initial_model
+from athe_tf.utils import replicas
 from athe_tf.utils.digests import file_digest
 from athe_tf.utils.errors import InputError, check
 
@@ -88,14 +89,14 @@ def variables_of(trainer) -> list:
 def describe_variables(trainer) -> list[str]:
     """Name, shape and dtype of each variable; without the numbers that Keras adds to repeated names."""
     return [
-        f"{re.sub(r'_[0-9]+(?=[/_]|$)', '', variable.path)} {tuple(variable.shape)} {variable.dtype}"
+        f"{re.sub(r'_[0-9]+(?=[/_]|$)', '', variable.path)} {replicas.whole_shape(variable)} {variable.dtype}"
         for variable in variables_of(trainer)
     ]
 
 
 def numbered(variables) -> dict[str, Any]:
     """The values of variables by names that sort in their order."""
-    return {f"v{number:05d}": np.asarray(variable) for number, variable in enumerate(variables)}
+    return {f"v{number:05d}": replicas.whole_value(variable) for number, variable in enumerate(variables)}
 
 
 def save_state(path, trainer, progress: RunProgress, writes: bool = True) -> None:
@@ -134,7 +135,7 @@ def load_state(path, trainer) -> RunProgress:
         f"{''.join(changed[:1])}. Use another --workdir.",
     )
     for variable, name in zip(variables_of(trainer), sorted(arrays), strict=True):
-        variable.assign(arrays[name])
+        replicas.assign_whole(variable, arrays[name])
     return progress
 
 

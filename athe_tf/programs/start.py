@@ -4,7 +4,10 @@ import functools
 import importlib
 import sys
 
-_NAMES = ("analyze", "evaluate", "export", "import_model", "import_torch", "report", "reproduce", "train")
+_NAMES = (
+    "analyze", "evaluate", "export", "import_model", "import_torch", "report", "reproduce", "selftest",
+    "train",
+)  # fmt: skip
 
 
 def _start(program: str) -> None:
@@ -18,6 +21,4 @@ def _start(program: str) -> None:
     module.main()
 
 
-analyze, evaluate, export, import_model, import_torch, report, reproduce, train = (
-    functools.partial(_start, name) for name in _NAMES
-)
+globals().update({name: functools.partial(_start, name) for name in _NAMES})

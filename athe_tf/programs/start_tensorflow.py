@@ -49,8 +49,7 @@ def start_tensorflow() -> None:
     The messages come from C++ before any log level is read. `TF_CPP_MIN_LOG_LEVEL=0` in the environment shows
     all of them.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    wanted = os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or pathlib.Path("/dev/nvidia0").exists()
+    wanted = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or pathlib.Path("/dev/nvidia0").exists()
     with stderr_held_back(lambda: wanted):
         import tensorflow as tf
 

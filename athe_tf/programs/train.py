@@ -9,6 +9,7 @@ from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.models.names import is_file
+from athe_tf.programs.accelerators import DEVICE, planned_device
 from athe_tf.programs.command_line import Flag, Program, flags_of, print_line, warn_user, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION, RESTART_ALL
@@ -82,7 +83,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         workdir.remove_leftovers()
         print_line(f"The run in {workdir.folder} is finished; its best model is {workdir.best}.")
         return 0
-    settings = config.distribution_settings().resolve()
+    settings, device = config.distribution_settings().resolve(), planned_device(extra)
     if config.tensorboard:
         import_optional("tensorboard", NEEDED)
     if is_file(config.model):
@@ -94,7 +95,7 @@ def action(config: TrainConfig, extra: dict) -> int:
         from athe_tf.programs.build import make_splits
         from athe_tf.programs.cost_estimate import describe_plan
 
-        print_line(describe_plan(config, make_splits(config), print_line))
+        print_line(describe_plan(config, make_splits(config), print_line, device))
         return 0
     INTERRUPTION.remark = "The same command resumes the run."
     is_chief = settings.cluster is None or settings.cluster.is_chief
@@ -112,7 +113,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
 
     distribution = initialize(settings, write=print_line)
     with warnings_as_lines("bin/train"):
-        splits = make_splits(config)
+        splits = make_splits(config, workdir.files)
     try:
         train(config, splits, workdir, sys.stdout.isatty(), print_line, distribution)
     except WorkerLost as error:
@@ -122,7 +123,7 @@ def run(config: TrainConfig, workdir: Workdir, settings: DistributionSettings) -
 
 
 SUMMARY = "trains a robust image classifier."
-PROGRAM = TrainProgram("bin/train", SUMMARY, EXAMPLES, TrainConfig, action, [PLAN])
+PROGRAM = TrainProgram("bin/train", SUMMARY, EXAMPLES, TrainConfig, action, [PLAN, DEVICE])
 main = PROGRAM.run
 
 if __name__ == "__main__":

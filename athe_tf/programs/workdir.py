@@ -20,6 +20,7 @@ from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.command_line import warn_user
 from athe_tf.programs.config import TrainConfig, serialization
 from athe_tf.programs.config.fields import picked
+from athe_tf.programs.config.rules import depends_on_epochs
 from athe_tf.saving.names import PREFIX, RUN_CONFIG, RUN_MODELS, find_model, in_zoo, is_imported
 from athe_tf.utils.errors import InputError, check, unreadable
 from athe_tf.utils.files import TEMPORARY, write_text
@@ -29,6 +30,8 @@ FROM_RUN: dict[str, Any] = {"norm": "linf", "epsilon": 8 / 255}
 FROM_RUN |= dict.fromkeys(("dataset", "data_dir", "image_size", "resize_size", "margin"))
 #: Keys that tell the config of a run.
 RUN_KEYS = {"dataset", "framework", "head"}
+#: The file with the names of the images of a run.
+FILES = "files.json"
 Config = TypeVar("Config")
 
 
@@ -44,6 +47,7 @@ class Workdir:
     | `periods/1.keras` ..., `ensemble.keras` | the classifier at the end of each period, and their ensemble |
     | `backup/state.npz` | everything that is needed to resume, until the run is finished |
     | `backup/previous_epoch.npz` | the weights that the guard against overfitting restores |
+    | `files.json` | the names of the files of `folder:PATH`, until the run is finished |
     """
 
     def __init__(self, folder):
@@ -57,6 +61,7 @@ class Workdir:
         self.ensemble = self.folder / "ensemble.keras"
         self.backup = self.folder / "backup" / "state.npz"
         self.previous_epoch = self.folder / "backup" / "previous_epoch.npz"
+        self.files = self.folder / FILES
 
     @property
     def finished(self) -> bool:
@@ -114,17 +119,33 @@ class Workdir:
         check(self.folder.is_dir(), f"--workdir must be a folder. Received a file: '{self.folder}'.")
         if not self.config.exists():
             check(
-                all(path.name.startswith((TEMPORARY, LOCK)) for path in self.folder.iterdir()),
+                all(path.name.startswith((TEMPORARY, LOCK, FILES)) for path in self.folder.iterdir()),
                 f"The folder '{self.folder}' contains files that are not of a training run. Use another "
                 "--workdir.",
             )
             return
-        changed = serialization.differences(self.read_config(config.framework), config)
+        there = self.read_config(config.framework)
+        if config.epochs > there.epochs:
+            there = self._lengthened(there, config.epochs)
+        changed = serialization.differences(there, config)
         check(
             not changed,
             f"The folder '{self.folder}' contains another run. Different settings: {', '.join(changed)}. "
             "Use another --workdir.",
         )
+
+    def _lengthened(self, there: TrainConfig, epochs: int) -> TrainConfig:
+        """The settings of the run with more epochs; raises `InputError` if that changes those so far."""
+        reason = depends_on_epochs(there)
+        if self.finished:
+            reason = "it is finished, and the state of its optimizer was removed"
+        check(
+            reason is None,
+            f"The run in '{self.folder}' has {there.epochs} epochs and cannot be lengthened: {reason}. "
+            f"Received: --epochs={epochs}. Start a run in another --workdir, with "
+            f"--initial_model={self.folder} to begin with its weights.",
+        )
+        return dataclasses.replace(there, epochs=epochs)
 
     def held(self) -> contextlib.AbstractContextManager:
         """A context in which no other process trains here; removes what a killed one left."""
@@ -133,6 +154,7 @@ class Workdir:
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
         with contextlib.suppress(OSError):
+            remove_files(self.folder, self.files.name)
             remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
 
     def remove_leftovers(self) -> None:
@@ -261,7 +283,7 @@ def load_splits(config, **options):
 
 def load_images(config, split: str) -> tuple[Any, Any]:
     """The images of a part of the data set, prepared as the settings say; and all parts, a `Splits`."""
-    splits = load_splits(config)
+    splits = load_splits(config, only=split)
     images = getattr(splits, split)
     check(images is not None, f"The data set '{config.dataset}' has no {split} images.")
     return images, splits

@@ -110,7 +110,7 @@ def minimum_norms(result: "Result", highest: float) -> list[Series]:
     return [
         Series(attack.name, survivors(attack.norms, highest), dots=False)
         for attack in at_headline
-        if attack.norms is not None and len(attack.norms)
+        if attack.minimum_norm and attack.norms is not None and len(attack.norms)
     ]
 
 

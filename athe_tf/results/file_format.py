@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from athe_tf.results.json_files import check_schema, check_version
 from athe_tf.results.notices import UNNAMED
+from athe_tf.utils.choices import GRADIENTS
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.options import json_schema, option
 
@@ -57,6 +58,12 @@ class LessCommonOptions:
     straight_through: Sequence[str] = option(
         (), "Layers without a gradient that attacks pass backward through: names, or name=module:function."
     )
+    gradients: str = option(
+        "model",
+        "Where attacks take gradients from: the model, its folded weights, or these in bfloat16, which may "
+        "be faster; the model decides.",
+        choices=GRADIENTS,
+    )
     random_passes: int = option(
         16, "Randomized models: most of so many fresh passes decide about an image. 1: a single pass.", gt=0
     )
@@ -69,6 +76,9 @@ class LessCommonOptions:
         "Stop each attack on an image after this many forward and backward passes.",
         gt=0,
         after="max_examples",
+    )
+    jit_compile: bool = option(
+        False, "Compile attacks with XLA, for batches of one size; for accelerators, slow on CPUs."
     )
 
 

@@ -93,7 +93,7 @@ def paired_interval(lost: int, won: int, images: int) -> tuple[float, float]:
 
     >>> low, high = paired_interval(2, 9, 100)
     >>> round(low, 4), round(high, 4)
-    (0.0032, 0.1341)
+    (0.0034, 0.1338)
     """
     total = images + 2
     center = (won - lost) / total

@@ -22,6 +22,7 @@ WARNINGS = {
     "radius-not-covered": "No attack covered all images at the radius and in the norm of the evaluation.",
     "saturated-margins": "Margins are so large that cross-entropy and its gradient are zero in float32.",
     "sigmoid-outputs": "The outputs look like those of a sigmoid per class, and attacks expect logits.",
+    "several-devices": "Attacks were computed on devices that round differently.",
     "single-shard": "The numbers cover only one shard of the images.",
     "training-norm": "The model was trained in another norm than the one of the evaluation.",
     "zero-gradients": "Gradients were zero, so that attacks did not move.",

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 import keras
 import tensorflow as tf
 
+from athe_tf.attacks.engine import gradient_health
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.attacks.gradient import PGD, AdamPGD
 from athe_tf.layers.batch_norm import copied_statistics
 from athe_tf.layers.cosine_dense import CosineDense
 from athe_tf.losses import MarginCrossentropy, add_margin, as_probabilities, margin_crossentropy
 from athe_tf.models.features import Head, check_classifier, check_float_input, find_head, has_softmax
+from athe_tf.models.folding import folded
 from athe_tf.models.victim import Victim, keras_victim
 from athe_tf.training.averaging import WeightAverage, freeze_like
 from athe_tf.training.awp import AWP, restoring
 from athe_tf.training.crafting import check_batch_norm, check_radius_used, crafting_mode, named_attack
-from athe_tf.training.gradient_watch import GradientCounts, with_watch
+from athe_tf.training.gradient_watch import LOSS_NOT_FINITE, GradientCounts, with_watch
 from athe_tf.training.options import FrameworkOptions, SharedOptions, check_margin
 from athe_tf.training.random_layers import augmented, check_random_layers, cut, unseen_draws_named
 from athe_tf.utils import replicas, rng
@@ -31,8 +33,7 @@ from athe_tf.utils.label_checks import checked_labels, checked_probabilities, is
 from athe_tf.utils.options import DerivedSignature, make_options
 from athe_tf.utils.tensorflow_compat import ModelWithStepLogs
 
-# What the error of a loss that is not finite begins and goes on with.
-LOSS_NOT_FINITE = "The training loss is not a number. "
+# How the error of a loss that is not finite goes on.
 LOWER_RATE = (
     "A lower learning rate, or a larger batch size, usually helps. Nothing was updated in this step: "
     "`trainer.net` has the weights of the step before."
@@ -230,6 +231,8 @@ class AdversarialModel(ModelWithStepLogs):
         self._validated_batches = keras.metrics.Sum(name="validated_batches")
         #: Which images had a gradient for the training attack, and for the validation attack.
         self.crafted, self.validated = GradientCounts(), GradientCounts()
+        #: Whether XLA compiles crafting by itself, because there are several replicas.
+        self.compiles_crafting = False
         self.built = True
 
     def __repr__(self) -> str:
@@ -275,7 +278,8 @@ class AdversarialModel(ModelWithStepLogs):
             return x
         with crafting_mode(self.bn_mode, self.rest, x) as training:
             attack, y = self.current_attack(), self.attack_labels(y)
-            return attack(self.victim(training), x, y, ids=replicas.positions(x), seed=self.step_seed())
+            victim = self.victim(training) if training else folded(self.victim(training))
+            return attack(victim, x, y, ids=replicas.positions(x), seed=self.step_seed())
 
     def attack_labels(self, y):
         """The labels that `craft` uses: those of the batch, with `attack_smoothing`."""
@@ -431,7 +435,19 @@ class AdversarialModel(ModelWithStepLogs):
     def crafted_batch(self, x, y):
         """What `craft` returns, in parts with `accumulate`."""
         with self.first_update():
-            return joined(self.in_parts(self.craft, x, y))
+            return joined(self.in_parts(self._craft_by_xla if self.compiles_crafting else self.craft, x, y))
+
+    def _craft_by_xla(self, x, y):
+        """`craft`, compiled by itself."""
+
+        def crafted(x, y):
+            with gradient_health.collected() as flags:
+                return self.craft(x, y), flags
+
+        found, flags = tf.function(crafted, autograph=False, jit_compile=True)(x, y)
+        for each in flags:
+            gradient_health.report(each)
+        return found
 
     def update_weights(self, gradients) -> None:
         """One update of the optimizer, and of the average of the weights."""
@@ -462,10 +478,19 @@ class AdversarialModel(ModelWithStepLogs):
     def compile(self, optimizer="sgd", *, metrics=None, jit_compile=False, **kwargs):
         """As in Keras, without `loss`: the framework has its own.
 
-        XLA is off unless asked for: on CPU it makes convolutions about ten times slower.
+        XLA is off unless asked for: on CPU it makes convolutions about ten times slower. On one replica it
+        compiles the whole step; on several, whose collective operations it does not compile, crafting.
         """
         if kwargs.get("loss") is not None:
             raise InputError(f"{type(self).__name__} has its own loss. Leave `loss` out of `compile`.")
+        count = self.distribute_strategy.num_replicas_in_sync
+        self.compiles_crafting = bool(jit_compile) and count > 1
+        check(
+            not self.compiles_crafting or (self.options.crafts and self.bn_mode == "eval"),
+            "On several replicas XLA compiles crafting, which needs bn_mode='eval' and an attack. Received: "
+            f"{type(self).__name__} on {count} replicas, bn_mode='{self.bn_mode}'. Leave jit_compile out.",
+        )
+        jit_compile = jit_compile and not self.compiles_crafting
         super().compile(optimizer=optimizer, metrics=metrics, jit_compile=jit_compile, **kwargs)
 
     if not TYPE_CHECKING:  # with the signatures of Keras
@@ -570,7 +595,7 @@ class AdversarialModel(ModelWithStepLogs):
         # Per image: the last batch may be smaller on one replica, or padded with images of weight zero.
         self.loss_tracker.update_state(margin_crossentropy(y, tf.cast(logits, x.dtype)), sample_weight)
         y = most_probable(y)
-        self.clean_accuracy.update_state(y, logits, sample_weight)
+        self.clean_accuracy.update_state(unless_nan(y, logits), logits, sample_weight)
         logged = ["loss", "clean_accuracy"]
         if self.validation_attack is not None:
             # A metric counts the batches, because Keras resets metrics at the beginning of an evaluation.
@@ -581,7 +606,8 @@ class AdversarialModel(ModelWithStepLogs):
             images = tf.cast(x, tf.float32)
             with self.validated.counting(self.validation_attack.threat.epsilon):
                 x_adv = self.validation_attack(victim, images, y, ids=replicas.positions(x), seed=seed)
-            self.robust_accuracy.update_state(y, net(x_adv, training=False), sample_weight)
+            adversarial = net(x_adv, training=False)
+            self.robust_accuracy.update_state(unless_nan(y, adversarial), adversarial, sample_weight)
             logged.append("robust_accuracy")
         return self._logs(x, y, logits, sample_weight, logged)
 
@@ -607,8 +633,11 @@ def checked_images(images):
     # False for NaN.
     valid = tf.reduce_all(tf.abs(images - 0.5) <= 0.5 + TOLERANCE)
     low, high = tf.reduce_min(images), tf.reduce_max(images)
-    remedy = tf.where((low >= 0) & (high <= 255), DIVIDE, NORMALIZE_INSIDE)
-    return checked(images, valid, f"{IMAGE_RULE}min=", low, ", max=", high, ". ", remedy)
+    levels = (low >= 0) & (high <= 255)
+    # Two assertions, because XLA has no choice between texts. It drops both; the loss is NaN then.
+    for fine, remedy in ((valid | ~levels, DIVIDE), (valid | levels, NORMALIZE_INSIDE)):
+        images = checked(images, fine, f"{IMAGE_RULE}min=", low, ", max=", high, f". {remedy}")
+    return tf.where(valid, images, tf.constant(float("nan"), images.dtype))
 
 
 def is_column(values) -> bool:
@@ -616,10 +645,17 @@ def is_column(values) -> bool:
     return values.shape.rank in (None, 1) or values.shape[1:] == (1,)
 
 
+def unless_nan(y, logits):
+    """The labels, and -1 where logits are not finite: `argmax` of NaN is class 0, which is no prediction."""
+    return tf.where(tf.reduce_all(tf.math.is_finite(logits), axis=-1), y, -1)
+
+
 def checked_weights(weights, count):
     """The same sample weights; an error unless there are `count` of them, finite and not negative."""
     weights, size = tf.cast(weights, tf.float32), tf.size(weights)
     rule = "Expected one sample weight per image, of shape [batch] or [batch, 1]. Received: "
+    known = [tf.get_static_value(each) for each in (size, count)]
+    check(None in known or known[0] == known[1], f"{rule}{known[0]} weights for {known[1]} images.")
     weights = checked(weights, size == count, rule, size, " weights for ", count, " images.")
     low, high = tf.reduce_min(weights), tf.reduce_max(weights)
     # False for NaN.

@@ -5,6 +5,7 @@ Robust accuracy of averaged weights is usually higher and decreases later (Gowal
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -122,7 +123,7 @@ class SWA(WeightAverage, keras.callbacks.Callback):
                 "This SWA does not average the weights of this trainer. Give it to the trainer too: "
                 f"{type(self.model).__name__}(net, attack, average=swa)."
             )
-        self._statistics = self._statistics or StatisticsPass(self.averaged)
+        self._statistics = self._statistics or StatisticsPass(self.averaged, self.model.distribute_strategy)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
@@ -166,14 +167,24 @@ def freeze_like(copy: keras.Model, net: keras.Model) -> None:
 
 
 class StatisticsPass:
-    """Sets the moving statistics of a model to the mean of the statistics of many batches."""
+    """Sets the moving statistics of a model to the mean of the statistics of many batches.
 
-    def __init__(self, net: keras.Model):
+    Batches that `strategy` has distributed are passed over on all of its devices.
+    """
+
+    def __init__(self, net: keras.Model, strategy: Any = None):
         self.layers = [
             layer for layer in all_layers(net) if isinstance(layer, keras.layers.BatchNormalization)
         ]
+
         # Compiled once, with the value of `momentum` at its first call.
-        self._forward = tf.function(lambda x: net(x, training=True), autograph=False, reduce_retracing=True)
+        def forward(x):
+            if isinstance(x, tf.distribute.DistributedValues):
+                strategy.run(lambda part: net(part, training=True), args=(x,))
+            else:
+                net(x, training=True)
+
+        self._forward = tf.function(forward, autograph=False, reduce_retracing=True)
 
     def __call__(self, batches) -> None:
         """Passes over `batches` of `(images, labels)`."""

@@ -35,7 +35,8 @@ class FreeAT(PGDAT):
     An epoch is one pass over the images with `replays` updates per batch, as in the HE paper: 10 epochs
     of 8 replays cost as much as 80 epochs of standard training.
 
-    The noise belongs to positions in the global batch and does not depend on the number of replicas.
+    The noise belongs to positions in the global batch and does not depend on the number of replicas. Each of
+    several replicas has only the rows of its own images, so their batches all have `batch_size` images.
 
     Example:
 
@@ -46,7 +47,7 @@ class FreeAT(PGDAT):
         attack: Its threat model (linf or l2) and step size are used; one step, one start. The step of
             `FGSM` is epsilon, as in the paper.
         replays: Updates per batch. Defaults to 8.
-        batch_size: Images per batch, over all replicas; smaller batches are allowed.
+        batch_size: Images per batch, over all replicas; smaller batches are allowed on one replica.
         noise_in_box: After each step, keep image plus noise in [0, 1], instead of clipping it in the forward
             pass. Defaults to `False`.
         **kwargs: Those of `AdversarialModel`; `bn_mode` can only be `"train"`.
@@ -58,14 +59,8 @@ class FreeAT(PGDAT):
         super().__init__(net, attack, **kwargs)
         check(batch_size >= 1, f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
         self.batch_size = batch_size
-        self.noise = self.add_weight(
-            name="noise",
-            shape=(batch_size, *self.rest.input_shape[1:]),
-            initializer="zeros",
-            trainable=False,
-            dtype=self.image_dtype,
-            autocast=False,
-        )
+        shape = (batch_size, *self.rest.input_shape[1:])
+        self.noise = replicas.divided_variable("noise", shape, self.image_dtype.name)
 
     def crafting_passes(self) -> tuple[int, int]:
         return 0, 0
@@ -75,6 +70,12 @@ class FreeAT(PGDAT):
 
     def train_step(self, data):
         x, y, sample_weight = self.training_batch(data)
+        count, size = replicas.count(), x.shape[0]
+        check(
+            count == 1 or size is None or size * count == self.batch_size,
+            f"{count} replicas keep the noise of their images. Expected batches of {self.batch_size} images, "
+            f"as `batch_size` says. Received: {(size or 0) * count} images. Drop the rest of an epoch.",
+        )
         with self.crafted.counting(self.epsilon()):
             # Unrolled: replicas cannot synchronize in an optimizer inside tf.while_loop.
             for _ in range(self.options.replays):
@@ -92,13 +93,14 @@ class FreeAT(PGDAT):
             flags = tf.where(sample_weight > 0, flags, gradient_health.USABLE)
         gradient_health.report(flags)
         slope = slope if self.options.noise_in_box else through_clip(slope, crafted.moved)
-        self._keep_noise(crafted.rows, self.stepped(x, crafted.noise, slope))
+        noise = self.stepped(x, crafted.noise, slope)
+        self.noise.assign(tf.tensor_scatter_nd_update(self.noise, crafted.rows[:, tf.newaxis], noise))
         self.update_weights(gradients)
         return self.log_step(x, y, terms, loss, sample_weight)
 
     def craft(self, x, y):
         """The images with the noise of their positions; no pass."""
-        rows = replicas.positions(x)
+        rows = replicas.rows(x)
         noise = tf.gather(self.noise, rows)
         if self.epsilon_schedule is not None:
             # When a new period begins, the noise still has the size of a larger ball.
@@ -116,17 +118,6 @@ class FreeAT(PGDAT):
         noise = threat.project_perturbation(noise + attack.step_size * threat.ascent(gradient))
         # Only shortens the noise, so it stays in the ball.
         return tf.clip_by_value(noise, -x, 1.0 - x) if self.options.noise_in_box else noise
-
-    def _keep_noise(self, rows, noise) -> None:
-        """Writes these rows on every replica, so that all have the noise of the global batch."""
-        where = rows[:, tf.newaxis]
-        if replicas.count() == 1:
-            self.noise.assign(tf.tensor_scatter_nd_update(self.noise, where, noise))
-            return
-        mine = tf.scatter_nd(where, noise, self.noise.shape)
-        touched = tf.scatter_nd(where, tf.ones_like(noise), self.noise.shape)
-        everyones, touched = replicas.total([mine, touched])
-        self.noise.assign(tf.where(touched > 0, everyones, tf.convert_to_tensor(self.noise)))
 
 
 class Noisy(NamedTuple):

@@ -14,6 +14,8 @@ from athe_tf.utils.graph_checks import checked
 
 # Shares of the images of an epoch: said if more have no gradient; and accuracies, if they differ by more.
 LARGEST_SHARE, LARGEST_GAP = 0.01, 0.25
+#: How the error of a loss that is not finite begins.
+LOSS_NOT_FINITE = "The training loss is not a number. "
 #: A training stops after this many steps without a gradient.
 STEPS = 200
 CAUSE = (
@@ -105,6 +107,10 @@ class GradientWatch(keras.callbacks.Callback):
         self.model.crafted.reset()
 
     def on_train_batch_end(self, batch, logs=None):
+        if not np.isfinite((logs or {}).get("loss", 0.0)):
+            # In a compiled step, whose check XLA drops.
+            remedy = "go back to saved ones, and lower the learning rate. Are the images in [0, 1]?"
+            raise InputError(f"{LOSS_NOT_FINITE}XLA has updated the weights: {remedy}")
         self._done = batch + 1
         if self._done - self._first >= STEPS:
             counts = self.model.crafted.read()

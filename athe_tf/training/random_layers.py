@@ -125,14 +125,31 @@ def unseen_draws_named(net: keras.Model) -> Iterator[None]:
     yield
     new = graph.get_operations()[before:]
     found = sorted({op.type for op in new if op.op_def.is_stateful and _UNSEEN.match(op.type)})
-    if found:
+    how = [f"tf.random ({', '.join(found)})"] if found else []
+    if any(_is_seed_of_nobody(op, net) for op in new):
+        how.append("keras.random without a SeedGenerator that a layer of the model keeps")
+    if how:
         warnings.warn(
-            f"The model '{net.name}' draws random numbers in training by tf.random ({', '.join(found)}), "
+            f"The model '{net.name}' draws random numbers in training by {' and '.join(how)}, "
             "which cannot be done before the attack, nor repeated when a run is resumed. If they change "
             "images, training sees others than the attack made. Draw them by keras.random with a "
             "SeedGenerator, in a layer directly behind the input, or in the input pipeline.",
             stacklevel=2,
         )
+
+
+def _is_seed_of_nobody(op, net: keras.Model) -> bool:
+    """Whether an operation updates the state of a `SeedGenerator`, two integers, that is not the model's."""
+    if op.type != "AssignVariableOp" or not (op.inputs[1].dtype.is_integer and op.inputs[1].shape == (2,)):
+        return False
+    handle = op.inputs[0]
+    while (graph := getattr(handle, "graph", None)) is not None:  # out of the functions that captured it
+        outer = [outside for outside, inside in graph.captures if inside.name == handle.name]
+        if not outer:
+            return False
+        handle = outer[0]
+    local = tf.distribute.get_strategy().experimental_local_results
+    return all(handle is not one.handle for state in seed_states(net) for one in local(state.value))
 
 
 def _largest(layer) -> float:

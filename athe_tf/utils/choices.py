@@ -13,6 +13,8 @@ NORMS = ("linf", "l2", "l1")
 STARTS = ("uniform", "gaussian", "zero")
 #: How weight normalization meets the optimizer, see `CosineDense`.
 WEIGHT_NORMS = ("differentiable", "project", "straight_through")
+#: Where the attacks of an evaluation take their gradients from, see `EvaluationOptions`.
+GRADIENTS = ("model", "folded", "bfloat16")
 #: Forms of the margin in the training loss, see `MarginCrossentropy`.
 MARGIN_FORMS = ("cosine", "angle", "arc")
 

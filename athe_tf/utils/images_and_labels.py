@@ -130,6 +130,14 @@ def count_classes(labels, name="labels") -> int:
     return len(present)
 
 
+def checked_images(x: np.ndarray) -> np.ndarray:
+    """Images as float32 in [0, 1], without what rounding added; raises `InputError` for other values."""
+    low, high = float(x.min()), float(x.max())
+    if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # true for NaN too
+        raise out_of_range(low, high)
+    return np.clip(x, 0.0, 1.0).astype(np.float32, copy=False)
+
+
 def checked_batch(x, y, classes: int | None = None):
     """Images and labels as float32 and int32 arrays; raises `InputError` if they are unusable."""
     x, y = np.asarray(x), np.asarray(y)
@@ -140,8 +148,6 @@ def checked_batch(x, y, classes: int | None = None):
     if y.shape != (len(x),) or y.dtype.kind not in "iu":
         found = f"shape={y.shape}, dtype={y.dtype}"
         raise InputError(f"Labels must be integers of shape [{len(x)}], one per image. Received: {found}.")
-    low, high = float(x.min()), float(x.max())
-    if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # true for NaN too
-        raise out_of_range(low, high)
+    images = checked_images(x)
     check_classes(y, classes)
-    return np.clip(x, 0.0, 1.0).astype(np.float32), y.astype(np.int32)
+    return images, y.astype(np.int32)

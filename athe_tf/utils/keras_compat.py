@@ -40,6 +40,11 @@ def producer(tensor: keras.KerasTensor) -> tuple[Any, Any]:
     return history.operation, inputs[0] if inputs else None
 
 
+def called_once(layer: keras.layers.Layer) -> bool:
+    """Whether a layer has one place in one graph."""
+    return len(layer._inbound_nodes) == 1
+
+
 def has_values() -> bool:
     """Whether tensors have values: not while Keras finds out shapes, when PyTorch's are arbitrary numbers.
 

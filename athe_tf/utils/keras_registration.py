@@ -5,9 +5,12 @@ library are imported on first use. So placeholders enter the table when Keras is
 this library; a placeholder imports its class when a model file names it.
 """
 
+import functools
 import importlib
 import importlib.abc
+import importlib.util
 import sys
+from collections.abc import Callable
 from typing import Any
 
 #: The classes that a model file can name, as `athe_tf>NAME`, and the module of each.
@@ -51,32 +54,33 @@ def register_with_keras() -> None:
     if hasattr(keras, "saving"):
         _enter(keras)
     else:
-        sys.meta_path.insert(0, _WhenKerasIsImported())
+        sys.meta_path.insert(0, AtImport("keras", _execute_and_enter))
 
 
-class _WhenKerasIsImported(importlib.abc.MetaPathFinder):
-    """Finds the module `keras` as the other finders do; enters the placeholders after its import, and leaves.
+class AtImport(importlib.abc.MetaPathFinder):
+    """Finds a module as the other finders do; `around(execute, module)` is called to execute it, once.
 
     Keras has no other way to ask for a class that no module has registered yet, and importing Keras here
     would take seconds.
     """
 
+    def __init__(self, name: str, around: Callable):
+        self.name, self.around = name, around
+
     def find_spec(self, fullname, path, target=None):
-        if fullname != "keras":
+        if fullname != self.name:
             return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
-            execute = loader.exec_module
-
-            def execute_and_enter(module):
-                execute(module)
-                _enter(module)
-                sys.meta_path.remove(self)
-
-            loader.exec_module = execute_and_enter
+            loader.exec_module = functools.partial(self.around, loader.exec_module)
         return spec
+
+
+def _execute_and_enter(execute: Callable, module) -> None:
+    execute(module)
+    _enter(module)
 
 
 def _enter(keras) -> None:

@@ -8,7 +8,11 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
+import keras
+import numpy as np
 import tensorflow as tf
+
+from athe_tf.utils.tensorflow_compat import is_multi_worker
 
 # Which part of a replica's batch is being computed, and how many parts there are. A context variable, because
 # replicas are traced in threads of their own.
@@ -71,16 +75,19 @@ def mean(value):
     return context.all_reduce(tf.distribute.ReduceOp.MEAN, placed([value]))[0], mean
 
 
+def rows(x):
+    """The positions of the examples in this replica's share of the batch."""
+    number, (part, _) = tf.shape(x)[0], _PART.get()
+    return tf.range(number) + part * number
+
+
 def positions(x):
     """The positions of the examples in the global batch, whichever replica they are on."""
-    number, (part, parts) = tf.shape(x)[0], _PART.get()
-    if parts > 1:
-        mine = 0 if count() == 1 else index()
-        return tf.range(number) + (mine * parts + part) * number
+    number, (_, parts) = tf.shape(x)[0], _PART.get()
     if count() == 1:
-        return tf.range(number)
-    if x.shape[0] is not None:
-        return tf.range(number) + index() * number
+        return rows(x)
+    if parts > 1 or x.shape[0] is not None:
+        return rows(x) + index() * parts * number
     # A last batch that the replicas do not share evenly, in validation.
     mine = tf.one_hot(index(), count()) * tf.cast(number, tf.float32)
     before = tf.cumsum(total([mine])[0], exclusive=True)[index()]
@@ -108,3 +115,43 @@ def synchronize(variables) -> None:
     sums = total([tf.convert_to_tensor(variable) for variable in floats])
     for variable, value in zip(floats, sums, strict=True):
         variable.assign(value / count())
+
+
+def divided_variable(name: str, shape, dtype: str) -> keras.Variable:
+    """A variable of zeros that is not trained; each replica has a share of the rows, and never reads others.
+
+    `whole_value` and `assign_whole` read and write the rows of all replicas, in order.
+    """
+    strategy = tf.distribute.get_strategy()
+    own = (shape[0] // strategy.num_replicas_in_sync, *shape[1:])
+    kind: dict = {"synchronization": "on_read", "aggregation": "none", "trainable": False, "autocast": False}
+    variable = keras.Variable("zeros", own, dtype, name=name, **kind)
+    variable.divided_by = strategy if strategy.num_replicas_in_sync > 1 else None
+    return variable
+
+
+def whole_shape(variable) -> tuple:
+    """The shape of a variable; of a divided one, with the rows of all replicas."""
+    strategy, shape = getattr(variable, "divided_by", None), tuple(variable.shape)
+    return shape if strategy is None else (strategy.num_replicas_in_sync * shape[0], *shape[1:])
+
+
+def whole_value(variable) -> np.ndarray:
+    """The value of a variable; of a divided one, the rows of all replicas. All workers must call this."""
+    strategy = getattr(variable, "divided_by", None)
+    if strategy is None:
+        return np.asarray(variable)
+    own = strategy.run(lambda: tf.convert_to_tensor(variable))
+    if is_multi_worker(strategy):
+        return np.asarray(strategy.gather(own, axis=0))
+    return np.concatenate([np.asarray(part) for part in strategy.experimental_local_results(own)])
+
+
+def assign_whole(variable, value) -> None:
+    """Writes what `whole_value` returned, on any number of replicas."""
+    strategy = getattr(variable, "divided_by", None)
+    if strategy is None:
+        variable.assign(value)
+    else:
+        parts = tf.reshape(value, [-1, *variable.shape])
+        strategy.run(lambda: variable.assign(parts[index()]))

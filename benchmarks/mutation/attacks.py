@@ -498,4 +498,11 @@ SLIPS = (
         "self.forward + self.backward) + self.before[0]",
         FORMULAS,
     ),
+    Slip(
+        "A84",
+        HERE + "swift.py",
+        "distances(result.memory[CR]).min(axis=1) < FAB_REACH",
+        "distances(result.memory[CR]).min(axis=1) < attack.come_close",
+        ("tests/attacks/test_swift.py::test_expensive_stages_are_for_images_whose_boundary_came_close",),
+    ),
 )

@@ -62,6 +62,36 @@ SLIPS = (
         PARTS,
     ),
     Slip(
+        "W13",
+        "athe_tf/utils/replicas.py",
+        "return tf.range(number) + part * number",
+        "return tf.range(number)",
+        ("tests/training/test_recipes.py::test_parts_of_a_batch_give_the_update_of_the_batch[free_at]",),
+    ),
+    Slip(
+        "W14",
+        "athe_tf/training/free_at.py",
+        "rows = replicas.rows(x)",
+        "rows = replicas.positions(x)",
+        (f"{TESTS}::test_the_noise_of_free_at_stays_on_its_replica_and_equals_that_of_one[two]",),
+    ),
+    Slip(
+        "W15",
+        "athe_tf/attacks/engine/loop.py",
+        "        if whole:\n            return i + 1, rows, active, work, fixed, full\n",
+        "",
+        ("tests/training/test_xla.py::test_attacks_compile_for_batches_of_one_size_with_the_same_flags",),
+    ),
+    Slip(
+        "W16",
+        "athe_tf/evaluation/state_folder.py",
+        "sorted({*opened.computed_on, *_devices(opened.owner.load())})",
+        "opened.owner.load() and opened.computed_on or opened.computed_on",
+        (
+            "tests/evaluation/test_shards.py::test_devices_that_round_differently_are_named_when_shards_are_merged",
+        ),
+    ),
+    Slip(
         "W11", f"{HERE}/settings.py", "worker_timeout: float = 300.0", "worker_timeout: float = 30.0", PARTS
     ),
     Slip(

@@ -210,7 +210,7 @@ SLIPS = (
     Slip(
         "R32",
         HERE + "llr.py",
-        "tf.stop_gradient(x_adv - x)",
+        "tf.stop_gradient(tf.cast(x_adv, x.dtype) - x)",
         "x_adv",
         (LLR + "test_llr_and_its_second_order_gradient_equal_the_formula",),
     ),
@@ -329,8 +329,8 @@ SLIPS = (
     Slip(
         "R56",
         "athe_tf/programs/callbacks.py",
-        'if batch + 1 < self.params["steps"]:',
-        'if batch + 1 <= self.params["steps"]:',
+        'batch < self.params["steps"] - 1:',
+        'batch < self.params["steps"]:',
         FORMULAS,
     ),
     Slip("R57", "athe_tf/programs/callbacks.py", "self._first_step + batch + 1", "batch + 1", FORMULAS),

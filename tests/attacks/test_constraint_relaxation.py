@@ -5,7 +5,14 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import attacks
-from athe_tf.attacks.constraint_relaxation import CYCLE, FIRST_STEPS, JUDGED, RELAXED, TARGET_ROUNDS
+from athe_tf.attacks.constraint_relaxation import (
+    CYCLE,
+    FIRST_STEPS,
+    JUDGED,
+    RELAXED,
+    TARGET_ROUNDS,
+    came_close,
+)
 from athe_tf.utils.errors import InputError
 from tests.curved_case import curved_model
 from tests.linear_case import DUAL, gray_images, linear_model, predictions, radii
@@ -83,6 +90,18 @@ def test_targets_are_the_nearest_classes(norm):
     survived = ~result.success
     nearest = np.sort(distance.argsort(axis=1)[:, :2])[survived]
     np.testing.assert_array_equal(np.sort(result.memory["cr"][survived, :2]), nearest)
+    # The last columns are margins: the clean one and the smallest one.
+    margins = result.memory["cr"][survived, -2:]
+    least = np.where(gap == 0, np.inf, gap).min(axis=1)
+    np.testing.assert_allclose(margins[:, 0], least[survived], rtol=1e-3)
+    assert (margins[:, 1] < margins[:, 0]).all()
+
+
+def test_an_image_came_close_by_the_slope_or_by_what_is_left_of_its_margin():
+    # One target: its class, its distance in epsilons; the clean margin and the smallest one.
+    memory = np.array([[1, 0.05, 4, 1], [1, 0.5, 4, 0.36], [1, 0.5, 4, 0.37], [1, 0.11, 4, 0.5]])
+    # A linear model at a distance of 0.1 keeps an eleventh of its margin.
+    np.testing.assert_array_equal(came_close(memory, 0.1), [True, True, False, False])
 
 
 def test_distant_targets_are_given_up_in_the_first_cycle():

@@ -80,6 +80,24 @@ def test_a_state_costs_no_queries(interrupted, whole):
     assert_same(run(interrupted), whole)
 
 
+def test_what_is_written_grows_with_what_is_attacked(tmp_path, whole, monkeypatch):
+    """Every batch is interrupted; each writes its own rows, and all rows only when as many were written."""
+    rows, original = [], Journal.save
+    monkeypatch.setattr(
+        Journal, "save", lambda self, arrays: (rows.append(len(arrays["success"])), original(self, arrays))
+    )
+    state = tmp_path / "pgd.npz"
+    for _ in range(100):
+        try:
+            result = run(state, batches=1)
+            break
+        except Stopped:
+            pass
+    assert_same(result, whole)
+    batches, attacked = len(rows), int(whole.rounds.sum())
+    assert batches > 4 and sum(rows) <= 2 * len(IMAGES) + 2 * attacked < batches * len(IMAGES)
+
+
 def test_a_full_disk_is_named_and_the_state_can_still_be_used(tmp_path, monkeypatch, whole):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -192,7 +210,7 @@ def rewrite(state, **changes):
         ("rounds", np.full(24, 3)),
         ("rounds", np.zeros((24, 1), np.int64)),
         ("parts", np.array(-1)),
-        ("parts", np.array(25)),
+        ("parts", np.array(49)),
         ("parts", None),
         ("seconds", np.zeros(2)),
     ],

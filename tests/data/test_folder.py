@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 
 from athe_tf import data
-from athe_tf.data import folder, names
+from athe_tf.data import folder, folder_layout, names
+from athe_tf.data.encoded import ImageDecoder
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.graph_checks import readable_errors
 from benchmarks.malformed import folders
 
 
@@ -214,3 +216,74 @@ def test_every_malformed_folder_is_refused(tmp_path, name):
     dict(folders.malformed())[name](tmp_path)
     with pytest.raises(InputError):
         data.load(f"folder:{tmp_path}")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The files whose headers were read, and the folders that were listed."""
+    found = {"read_header": [], "_image_names": []}
+    for name, seen in found.items():
+        original = getattr(folder_layout, name)
+
+        def counted(path, original=original, seen=seen):
+            seen.append(str(path))
+            return original(path)
+
+        monkeypatch.setattr(folder_layout, name, counted)
+    monkeypatch.setattr(folder, "read_header", folder_layout.read_header)
+    return found
+
+
+def test_a_start_opens_few_files_of_many(root, calls, monkeypatch):
+    for number in range(2, 60):
+        write(root / "train" / "ant" / f"{number}.png", numbered(number))
+    monkeypatch.setattr(folder, "_SAMPLE", 4)
+    read = []
+    original = folder.FileSet.rows
+    monkeypatch.setattr(folder.FileSet, "rows", lambda self, ids: (read.extend(ids), original(self, ids))[1])
+    data.load(f"folder:{root}", image_size=8, streamed=True)
+    assert len(calls["read_header"]) < 2 * 16 and len(read) == 4
+    read.clear()
+    test = data.load(f"folder:{root}", image_size=8, streamed=True, only="test")
+    assert test.train is None and len(test.test) == 4 and read == [] and np.isnan(test.mean).all()
+
+
+def test_folders_that_did_not_change_are_listed_once(root, calls, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(folder_layout, "SETTLED", -1.0)
+    cache = tmp_path_factory.mktemp("run") / "files.json"
+    options = {"image_size": 8, "streamed": True, "cache": cache, "validation_size": 2}
+    first = data.load(f"folder:{root}", **options)
+    assert len(calls["_image_names"]) == 4 and cache.is_file()
+    calls["_image_names"].clear()
+    second = data.load(f"folder:{root}", **options)
+    assert calls["_image_names"] == []
+    assert (first.train.paths, first.mean, first.std) == (second.train.paths, second.mean, second.std)
+    assert first.train.fingerprint() == second.train.fingerprint()
+    write(root / "train" / "bee" / "new.png", numbered(7))
+    third = data.load(f"folder:{root}", **options)
+    assert [os.path.basename(name) for name in calls["_image_names"]] == ["bee"]
+    assert len(third.train) == len(second.train) + 1 and third.mean != second.mean
+    # What another folder, or nobody, wrote is not believed.
+    cache.write_text("[1]")
+    assert len(data.load(f"folder:{root}", **options).train) == len(third.train)
+
+
+@pytest.mark.parametrize("kind", ["png", "gif", "bmp", "jpg"])
+def test_a_streamed_image_that_declares_too_many_pixels_is_not_decoded(tmp_path, kind):
+    encode = tf.io.encode_jpeg if kind == "jpg" else tf.io.encode_png
+    content = encode(np.zeros([8, 8, 3], np.uint8)).numpy()
+    if kind == "png":
+        content = content[:16] + struct.pack(">II", 40_000, 40_000) + content[24:]
+    elif kind == "gif":
+        content = b"GIF89a" + struct.pack("<HH", 40_000, 40_000) + bytes(40)
+    elif kind == "bmp":
+        content = b"BM" + bytes(16) + struct.pack("<ii", 40_000, -40_000) + bytes(40)
+    else:
+        start = content.index(b"\xff\xc0")
+        content = content[: start + 5] + struct.pack(">HH", 40_000, 40_000) + content[start + 9 :]
+    with pytest.raises((tf.errors.OpError, InputError), match="declares too many pixels"):
+        ImageDecoder(channels=3)(tf.constant(content))
+    (tmp_path / "bomb.png").write_bytes(content)
+    images = data.FileSet([str(tmp_path / "bomb.png")], [0], (8, 8, 3), 2)
+    with pytest.raises(InputError, match="The file .*bomb.png .*too large"), readable_errors():
+        list(images.batches(1))

@@ -6,11 +6,13 @@ import json
 import numpy as np
 import pytest
 
-from athe_tf.distribution import cluster
+from athe_tf.distribution import cluster, strategy
 from athe_tf.distribution.cluster import Cluster, expand_hosts, find_cluster, wait_for_workers
 from athe_tf.distribution.settings import DistributionSettings
 from athe_tf.distribution.strategy import Distribution, initialize, pad_batch
+from athe_tf.programs import callbacks
 from athe_tf.programs.config import TrainConfig
+from athe_tf.programs.run_state import RunProgress
 from athe_tf.utils.errors import InputError
 from tests.small_runs import tiny_splits
 from tests.worker_processes import Processes, free_ports, tf_config
@@ -44,6 +46,22 @@ def test_one_step_on_two_replicas_equals_the_step_on_one(step, replicas):
     assert moved > 1e-3
 
 
+@pytest.mark.parametrize("which", ["two", "four"])
+def test_the_noise_of_free_at_stays_on_its_replica_and_equals_that_of_one(which, replicas):
+    one, several = replicas["free_at/one"], replicas[f"free_at/{which}"]
+    noise = 16 * 8 * 8
+    assert np.abs(one[-noise:]).max() == 0.1
+    np.testing.assert_allclose(several, one, atol=1e-12, rtol=0)
+    assert replicas[f"free_at/{which}/rows"] == 16 // {"two": 2, "four": 4}[which]
+    for other in {"one", "two", "four"} - {which}:
+        np.testing.assert_array_equal(replicas[f"free_at/{which} for {other}"], several[-noise:])
+
+
+def test_replicas_of_free_at_exchange_no_images(replicas):
+    # In the graph of a step: statistics of 4 channels, both moving ones of them, all gradients at once.
+    assert set(replicas["free_at/exchanged"].tolist()) == {4, 8, int(replicas["free_at/trained"])}
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_pieces_of_recipes_do_not_depend_on_the_number_of_replicas(number, replicas):
     one, two = (replicas[f"pieces/{number}/{which}"] for which in ("one", "two"))
@@ -71,6 +89,19 @@ def test_validation_that_keras_splits_unevenly_is_right(replicas):
     np.testing.assert_allclose(replicas["uneven/two"], replicas["uneven/one"], rtol=1e-5)
 
 
+def test_crafting_that_xla_compiles_on_two_replicas_equals_the_plain_one(replicas):
+    np.testing.assert_allclose(replicas["xla/True"], replicas["xla/False"], atol=5e-5, rtol=0)
+    np.testing.assert_array_equal(replicas["xla/counts"], [16, 0, 0, 0])  # of gradients
+    assert replicas["xla/compiled"].tolist() == [True, False]  # crafting, and not the step
+    assert "FreeAT on 2 replicas, bn_mode='train'" in str(replicas["xla/refused"])
+
+
+def test_the_selftest_finds_a_replica_without_reduction(replicas):
+    assert replicas["selftest/as_it_is"].tolist() == [True]
+    assert replicas["selftest/without_reduction"].tolist() == [False]
+    assert replicas["selftest/deterministic"].tolist() == [True, False]  # and TF32 is off
+
+
 def test_replicas_need_batches_of_one_size(replicas):
     assert "drop_remainder=True" in str(replicas["refused"])
 
@@ -92,6 +123,37 @@ def test_evaluation_spreads_over_devices_with_the_same_flags(replicas):
     sizes = replicas["evaluation/sizes"].reshape([-1, 2])
     assert sizes.max() == 10 and np.abs(np.diff(sizes)).max() <= 1
     assert set(replicas["evaluation/devices"].tolist()) == {"CPU:0", "CPU:1"}
+
+
+@pytest.mark.parametrize(
+    ("workers", "minutes", "questions"), [(2, 10.0, 12), (2, 0.0, 400), (2, 0.5 / 60, 22), (1, 10.0, 400)]
+)
+def test_workers_ask_each_other_once_a_second_and_after_the_same_steps(
+    workers, minutes, questions, monkeypatch, tmp_path
+):
+    """400 steps of 25 ms: ten seconds. With a backup after every step, they ask after every step."""
+    clock, asked = [0.0], []
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: clock[0])
+
+    class Workers:
+        is_chief = True
+
+        def any_worker(self, flag):
+            asked.append(flag)
+            return False
+
+        def from_chief(self, number):
+            return number
+
+    Workers.workers = workers
+    backup = callbacks.Backup(tmp_path / "b.npz", RunProgress(), minutes, Workers())
+    backup.set_params({"steps": 401})
+    backup.on_epoch_begin(0)
+    for batch in range(401):
+        clock[0] += 0.025
+        backup.on_train_batch_end(batch)
+    assert abs(len(asked) - questions) <= 1
+    assert any(asked) == (minutes < 1)  # a backup was due
 
 
 # -- flags and environment ----------------------------------------------------------------------------------
@@ -168,6 +230,16 @@ def test_a_malformed_tf_config_is_refused_with_an_example(text, message):
     with pytest.raises(InputError, match=message) as caught:
         DistributionSettings("multi_worker").resolve({"TF_CONFIG": text})
     assert '"10.0.0.1:2222"' in str(caught.value) and text[:500] in str(caught.value)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_deterministic_run_is_so_before_it_computes_anything(deterministic, monkeypatch):
+    settings = TrainConfig(deterministic=deterministic, distribution="one").distribution_settings()
+    calls = []
+    monkeypatch.setattr(strategy, "make_deterministic", lambda: calls.append("deterministic"))
+    monkeypatch.setattr(strategy.tf.config, "set_visible_devices", lambda *_: calls.append("devices"))
+    initialize(settings)
+    assert calls == ["deterministic"] * deterministic + ["devices"]
 
 
 def test_workers_have_one_cpu_replica_each():
@@ -292,3 +364,9 @@ def test_an_evaluation_uses_the_devices_of_each_worker_and_no_tpu():
     assert DistributionSettings("auto").shared_evaluation(one) == (DistributionSettings("auto"), None)
     shard = DistributionSettings("auto").shared_evaluation(two, look_for_workers=False)
     assert shard == (DistributionSettings("auto"), None)
+
+
+def test_the_statistics_pass_of_swa_uses_all_devices_and_finds_what_one_finds(replicas):
+    assert replicas["swa/one/images"] == 16 and replicas["swa/two/images"] == 8
+    np.testing.assert_allclose(replicas["swa/two"], replicas["swa/one"], rtol=1e-5, atol=1e-7)
+    assert np.ptp(replicas["swa/one"]) > 0

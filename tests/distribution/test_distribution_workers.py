@@ -42,6 +42,7 @@ RUNS: dict[str, dict] = {
     "pgd_at": {},
     "trades": {"framework": "trades", **DOUBLE, **CYCLE, **RISING},
     "fast_at": {"framework": "fast_at", "steps": None, **DOUBLE, **ADAMW, **BY_ADAM},
+    "free_at": {"framework": "free_at", "steps": None, "options": {"replays": 1}, **DOUBLE},
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from athe_tf.attacks.engine.driver import even_batches
 from athe_tf.data import ImageSet
 from athe_tf.distribution.cluster import Cluster, from_slurm, from_tf_config
 from athe_tf.distribution.settings import DistributionSettings
@@ -79,3 +80,8 @@ def test_a_number_of_the_chief_is_that_of_the_first_worker(index, summed, monkey
     distribution = Distribution(strategy, Cluster(("a:1", "b:2"), index))
     monkeypatch.setattr(distribution, "_sum", lambda number: number)
     assert distribution.from_chief(5.0) == summed and distribution.is_chief == (index == 0)
+
+
+def test_each_device_of_an_evaluation_gets_full_batches():
+    assert [len(batch) for batch in even_batches(np.arange(512), 128, 4)] == [128] * 4
+    assert [len(batch) for batch in even_batches(np.arange(513), 128, 4)] == [65] + [64] * 7

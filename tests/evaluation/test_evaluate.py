@@ -321,6 +321,12 @@ def test_images_of_another_shape_and_labels_of_another_set_are_refused(linear):
     other = np.zeros((3, 6, 6, 2), "float32")
     with pytest.raises(InputError, match="cannot be called with images of shape"):
         athe_tf.evaluate(linear, (other, np.zeros(3, "int32")), attacks=["fgsm"])
+    with pytest.raises(InputError, match="cannot be called with images of shape"):
+        athe_tf.attacks.get("fgsm", epsilon=0.1).run(linear, other, np.zeros(3, "int32"))
+    levels = tf.TensorSpec([None, *IMAGES.shape[1:]], tf.uint8)
+    of_levels = tf.function(lambda x: linear(tf.cast(x, tf.float32) / 255), input_signature=[levels])
+    with pytest.raises(InputError, match="it takes uint8, and integers have no gradient"):
+        athe_tf.evaluate(of_levels, (IMAGES, np.zeros(60, "int32")), attacks=["fgsm"])
 
     for label in (5, 7):
         # A new one each time: the first batch of a callable shows its number of classes.
@@ -476,6 +482,7 @@ def test_data_sets_are_read_in_the_form_of_tfds_and_without_batches(linear, dtyp
         ({"picture": IMAGES, "label": np.zeros(60, int)}, "'image' and 'label'. Received.*picture"),
         (((LEVELS > 128).astype("uint8"), np.zeros(60, int)), "nothing but 0 and 1"),
         ((255 * IMAGES, np.zeros(60, int)), "Divide them by 255"),
+        ((["a.png", "b.png"], [0, 1]), "Expected images of shape .* dtype string. Decode them"),
     ],
 )
 def test_data_sets_of_other_elements_are_refused(linear, parts, message):
@@ -491,6 +498,26 @@ def test_data_sets_of_unknown_shapes_are_read(linear, batched):
     y = predictions(linear, IMAGES)
     data = tf.data.Dataset.from_generator(elements, (tf.float32, tf.int32))
     assert athe_tf.evaluate(linear, data, **settings(max_examples=20)).clean_accuracy == 1.0
+
+
+def fails(index):
+    raise ValueError("no such file" if index else "boom")
+
+
+@pytest.mark.parametrize(
+    ("elements", "message"),
+    [
+        (
+            lambda: iter([(IMAGES[:3], [0, 1, 2]), (IMAGES[:2, 1:], [0, 1])]),
+            "Expected images of one size. Resize",
+        ),
+        (lambda: map(fails, range(3)), "cannot be read: boom. Mend its pipeline."),
+    ],
+)
+def test_data_sets_that_cannot_be_read_say_why(linear, elements, message):
+    data = tf.data.Dataset.from_generator(elements, (tf.float32, tf.int32))
+    with pytest.raises(InputError, match=message):
+        athe_tf.evaluate(linear, data, **settings())
 
 
 def test_a_data_set_without_an_end_is_refused_unless_a_part_is_asked_for(linear):

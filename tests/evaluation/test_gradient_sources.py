@@ -86,7 +86,7 @@ def test_layers_that_cannot_be_passed_are_refused():
         athe_tf.models.straight_through(rounding_model(), ["level"])
     with pytest.raises(NotApplicable, match="layers of .* are not known"):
         athe_tf.models.straight_through(lambda x: x[:, 0, 0, :], ["levels"])
-    victim = athe_tf.models.straight_through(LINEAR, ["flatten"])
+    victim = athe_tf.models.straight_through(LINEAR, [LINEAR.layers[1].name])
     with pytest.raises(InputError, match="Expected one shape"):
         victim.source.logits(tf.constant(IMAGES))
 
@@ -126,10 +126,20 @@ def test_the_majority_of_fresh_passes_decides_about_a_coin():
     assert found["pgd-20"].gradients <= 3 * 20 * 3 and found["pgd-20"].gradients % 3 == 0
 
 
+class AlwaysDrops(keras.layers.Layer):
+    """Dropout at inference, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = keras.random.SeedGenerator(0)
+
+    def call(self, x):
+        return keras.random.dropout(x, 0.1, seed=self.generator)
+
+
 def dropping_model():
-    keras.utils.set_random_seed(0)
     inputs = keras.Input(SHAPE)
-    return keras.Model(inputs, LINEAR(keras.layers.Dropout(0.1)(inputs, training=True)))
+    return keras.Model(inputs, LINEAR(AlwaysDrops()(inputs)))
 
 
 def test_shards_of_a_randomized_model_are_merged_and_their_passes_belong_to_their_state(tmp_path):
@@ -142,7 +152,8 @@ def test_shards_of_a_randomized_model_are_merged_and_their_passes_belong_to_thei
     merged = EvaluationOptions(shards=states, random_passes=5, gradient_passes=2)
     found = athe_tf.evaluate(model, (IMAGES, labels), options=merged, **settings)
     assert found["fgsm"].broken_passes.max() <= 5 and found.randomized["needed"] == 3
-    assert found.randomized["majority_accuracy"] == found.worst_case_accuracy
+    # Clean images are judged again, by other passes, when shards are merged.
+    assert found.worst_case_accuracy <= found.randomized["majority_accuracy"]
     for other in ({"random_passes": 7}, {"random_passes": 5, "gradient_passes": 3}):
         with pytest.raises(InputError, match="passes=.*in the file: .*5, 2 for gradients"):
             options = EvaluationOptions(shards=states, **other)

@@ -5,9 +5,12 @@ import pytest
 import tensorflow as tf
 
 import athe_tf
+from athe_tf.data import Files, ImageSet, StreamedSet
+from athe_tf.evaluation.images import LazyImages, digest_of
 from athe_tf.evaluation.options import EvaluationOptions
 from athe_tf.jobs.shard import Shard
 from athe_tf.utils.errors import InputError
+from athe_tf.utils.images_and_labels import to_levels
 from tests.linear_case import gray_images, linear_model, predictions
 
 LINEAR = linear_model()
@@ -67,6 +70,23 @@ def test_a_shard_is_a_result_of_its_own_images(three, whole):
         for mine, all_of in zip(result.attacks, whole.attacks, strict=True):
             np.testing.assert_array_equal(mine.robust, all_of.robust[rows])
         assert f"shard {number}/3 only" in result.warnings[-1] and result.checks == []
+
+
+def test_devices_that_round_differently_are_named_when_shards_are_merged(tmp_path, monkeypatch):
+    settings = {"attacks": ["fgsm"]}
+    other = "NVIDIA A100, TF32: yes, deterministic: no"
+    for number in (1, 2):
+        if number == 2:
+            monkeypatch.setattr("athe_tf.evaluation.state_folder.computed_on", lambda: other)
+        (recorded,) = shard_of(tmp_path, number, 2, **settings).settings["computed_on"]
+        assert (recorded == other) == (number == 2)
+    merged = merge(tmp_path, 2, **settings)
+    assert len(merged.settings["computed_on"]) == 2
+    (warning,) = [one for one in merged.warnings if getattr(one, "id", "") == "several-devices"]
+    assert other in warning and "round differently" in warning
+    # A shard that is resumed on another device has both.
+    monkeypatch.undo()
+    assert len(shard_of(tmp_path, 2, 2, **settings).settings["computed_on"]) == 2
 
 
 def test_seconds_of_the_shards_are_added(three):
@@ -143,3 +163,67 @@ def test_an_attack_that_cannot_be_run_is_not_run_in_the_merged_result_either(tmp
     merged = athe_tf.evaluate(victim, (IMAGES, LABELS), options=options, **{**SETTINGS, "attacks": ["pgd-1"]})
     for result in (*results, merged):
         assert result.attacks[0].robust is None and "gradient" in result.attacks[0].not_run
+
+
+class Counting(ImageSet):
+    """Images in memory that remember which of them were read."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.seen: set[int] = set()
+
+    def rows(self, ids):
+        self.seen |= set(np.atleast_1d(ids).tolist())
+        return super().rows(ids)
+
+
+def test_a_shard_reads_only_its_images_and_a_merge_only_the_first_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr("athe_tf.evaluation.model_diagnosis.IMAGES", 3)
+    levels = to_levels(IMAGES)
+    monkeypatch.setattr("athe_tf.evaluation.inputs.digest_of", lambda *_: "of all images")
+    monkeypatch.setattr("athe_tf.evaluation.inputs.on_grid", lambda _: True)
+    settings = {"attacks": ["pgd-2x2"], "batch_size": 4}
+    for number in (1, 2, 3):
+        data = Counting(levels, LABELS, 5)
+        shard_of(tmp_path, number, 3, data=data, **settings)
+        assert data.seen == set(Shard(number, 3).rows(30).tolist())
+    data = Counting(levels, LABELS, 5)
+    options = EvaluationOptions(shards=[tmp_path / str(k) for k in (1, 2, 3)], **BUDGET)
+    merged = athe_tf.evaluate(LINEAR, data, options=options, **{**SETTINGS, **settings})
+    assert data.seen <= set(range(4)) and len(merged.correct) == 30
+
+
+def test_images_in_files_are_evaluated_without_a_limit_in_one_process_and_in_shards(tmp_path):
+    levels = to_levels(IMAGES)
+    for name, rows in (("a", range(13)), ("b", range(13, 30))):
+        with tf.io.TFRecordWriter(str(tmp_path / name)) as file:
+            for row in rows:
+                file.write(bytes([LABELS[row]]) + levels[row].tobytes())
+    files = Files([str(tmp_path / "a"), str(tmp_path / "b")], skip=[0, 0], take=[13, 17])
+
+    def parse(record):
+        label = tf.io.decode_raw(tf.strings.substr(record, 0, 1), tf.uint8)[0]
+        return tf.strings.substr(record, 1, -1), label
+
+    def decode(pixels):
+        return tf.reshape(tf.io.decode_raw(pixels, tf.uint8), IMAGES.shape[1:])
+
+    data = StreamedSet(files, parse, decode, IMAGES.shape[1:], 5)
+    arrays, whole = (
+        athe_tf.evaluate(LINEAR, each, options=EvaluationOptions(**BUDGET), **SETTINGS)
+        for each in ((levels / np.float32(255), LABELS), data)
+    )
+    for number in (1, 2):
+        shard_of(tmp_path / "shards", number, 2, data=data)
+    options = EvaluationOptions(shards=[tmp_path / "shards" / str(k) for k in (1, 2)], **BUDGET)
+    merged = athe_tf.evaluate(LINEAR, data, options=options, **SETTINGS)
+    found = [without_times(each.to_dict()) for each in (arrays, whole, merged)]
+    assert found[1] == found[2]
+    assert found[0].pop("images_fingerprint") != found[1].pop("images_fingerprint")
+    assert found[0] == found[1]
+
+
+def test_the_digest_of_images_in_memory_is_that_of_their_float_values():
+    levels = to_levels(IMAGES)
+    images = LazyImages(ImageSet(levels, LABELS, 5))
+    assert digest_of(images, LABELS) == digest_of(levels / np.float32(255), LABELS)

@@ -261,6 +261,7 @@ def test_reading_a_config_starts_no_tensorflow():
         ({"lr_drops": (90.0, 75.0)}, "--lr_drops must be in rising order"),
         ({"extra_fraction": 0.5}, "--extra_fraction is about the images of --extra_data.*Name it"),
         ({"awp_start": 5.0}, "Add --awp_gamma"),
+        ({"jit_compile": True, "deterministic": True}, "does not compile a deterministic step"),
         ({"awp_gamma": 0.01, "awp_start": 500.0}, "--awp_start must lie before the last epoch"),
         ({"learning_rate": float("inf")}, "finite number larger than 0. Received: --learning_rate=inf"),
         ({"logit_scale": "inf"}, "--logit_scale must be 'model' or a finite number. Received: .*=inf"),

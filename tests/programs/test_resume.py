@@ -189,6 +189,49 @@ def test_a_run_can_be_interrupted_at_any_step(tmp_path):
         assert_same_run(expected, resumed, [tmp_path / "straight", folder])
 
 
+@pytest.mark.parametrize("lr_schedule, epochs", [("piecewise", 2), ("constant", 1)])
+def test_a_run_that_is_lengthened_is_the_run_that_had_all_epochs_from_the_start(
+    lr_schedule, epochs, tmp_path
+):
+    """From a backup of the shorter run's last step; the rate drops again in an epoch that is added."""
+    changes = {"lr_schedule": lr_schedule, "lr_drops": (0.5, 2.5) if lr_schedule == "piecewise" else ()}
+    copies = {4 * epochs: tmp_path / "longer"}
+    with photographed(tmp_path / "short", copies):
+        train_tiny(settings("trades", tmp_path / "short", epochs=epochs, **changes))
+    straight, resumed = (
+        train_tiny(settings("trades", tmp_path / name, **changes)) for name in ("straight", "longer")
+    )
+    assert_same_run(straight, resumed, [tmp_path / "straight", tmp_path / "longer"])
+
+
+@pytest.mark.parametrize(
+    "case, changes, reason",
+    [
+        (
+            "trades",
+            {"lr_schedule": "cosine", "lr_drops": ()},
+            "--lr_schedule=cosine ends with the last epoch",
+        ),
+        ("trades", {"epsilon_schedule": "linear"}, "--epsilon_schedule=linear depends on"),
+    ],
+)
+def test_a_run_that_cannot_be_lengthened_says_why(case, changes, reason, tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    workdir.claim(settings(case, workdir.folder, **changes))
+    with pytest.raises(InputError, match=f"cannot be lengthened: {reason}"):
+        workdir.check_free(settings(case, workdir.folder, epochs=4, **changes))
+    with pytest.raises(InputError, match="contains another run. Different settings: --epochs=2"):
+        workdir.check_free(settings(case, workdir.folder, epochs=2, **changes))
+
+
+def test_a_finished_run_is_not_lengthened(tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    workdir.claim(settings("standard", workdir.folder))
+    workdir.final.touch()
+    with pytest.raises(InputError, match="it is finished, and the state of its optimizer was removed"):
+        workdir.check_free(settings("standard", workdir.folder, epochs=4))
+
+
 def test_the_program_can_be_killed_at_any_moment(tmp_path):
     """Not after a step, but whenever the signal comes; and the same command goes on."""
     config = TrainConfig.from_flags(

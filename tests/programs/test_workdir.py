@@ -38,7 +38,10 @@ def test_a_config_comes_back_with_the_options_of_its_framework(run):
     folder, config = run
     assert folder.read_config().framework_options == config.framework_options
     stored = json.loads(folder.config.read_text())
-    assert (stored["format"], stored["options"]) == (FORMAT, {"beta": 3.0, "divergence": "kl"})
+    assert (stored["format"], stored["options"]) == (
+        FORMAT,
+        {"beta": 3.0, "divergence": "kl", "attack_from": "prediction"},
+    )
     folder.check_free(config)
     assert "--beta=3\n" in flagfile(config) and "--lr_drops=1.23456789012,2\n" in flagfile(config)
 
@@ -83,7 +86,7 @@ def test_settings_of_odd_types_are_left_out(run):
     stored = json.loads(folder.config.read_text()) | {"epsilon": {}, "dataset": 5, "margin": [1]}
     folder.config.write_text(json.dumps(stored))
     settings, _ = folder.recorded_settings()
-    assert set(settings) == {"norm", "margin"} and settings["margin"] == 0.2
+    assert set(settings) == {"framework", "norm", "margin"} and settings["margin"] == 0.2
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """What a notebook shows of a result and of a comparison."""
 
+import numpy as np
 import pytest
 
 import athe_tf
 from athe_tf.report.comparison import compare
 from athe_tf.report.reading import read_evaluation
+from athe_tf.results.charts import minimum_norms
 from tests.page_parts import Page
 from tests.report_case import CONFIG, example_images, full_evaluation, small_evaluation, write_evaluation
 
@@ -31,6 +33,13 @@ def test_the_plot_has_bars_and_the_curve(result):
         'aria-label="Accuracy by attack' in figure.charts[0] and "Accuracy over epsilon" in figure.charts[1]
     )
     assert Page(figure._repr_html_()).all("svg")
+
+
+def test_only_minimum_norm_attacks_have_a_curve_of_their_own(result):
+    """Others stop at the radius: the length of what they found says nothing about smaller ones."""
+    for attack in result.ran:
+        attack.norms, attack.minimum_norm = np.full(result.examples, 0.1), attack is result.ran[0]
+    assert [line.name for line in minimum_norms(result, 0.2)] == [result.ran[0].name]
 
 
 def test_examples_have_names_of_classes(result):

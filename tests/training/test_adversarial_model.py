@@ -120,6 +120,9 @@ def test_weights_that_are_negative_or_no_column_are_refused_before_any_update():
         trainer.fit(X, Y, class_weight={0: 1.0, 1: -1.0, 2: 1.0, 3: 1.0}, verbose=0)
     with pytest.raises(InputError, match="Received: 64 weights for 16 images"):
         trainer.train_on_batch(X, Y, sample_weight=np.ones((len(X), 4), "float32"))
+    for bad in (np.ones((len(X), 2), "float32"), np.float32(2.0)):
+        with pytest.raises(InputError, match=rf"Received: {bad.size} weights for 16 images"):
+            trainer.fit(tf.data.Dataset.from_tensors((X, Y, bad)), verbose=0)
     assert_equal_weights(before, get_weights(trainer.net))
 
 

@@ -60,12 +60,12 @@ def said(trainer, x, **kwargs):
 
 
 @pytest.mark.parametrize("name", CRAFTING)
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_every_framework_that_crafts_counts_its_images(name, jit_compile):
-    if jit_compile and name not in ("pgd_at", "free_at"):
-        return  # what XLA compiles is the same code
+@pytest.mark.parametrize("how", ["jit_compile", "run_eagerly", None])
+def test_every_framework_that_crafts_counts_its_images(name, how):
+    if how and name not in ("pgd_at", "free_at"):
+        return  # what XLA compiles, or nobody does, is the same code
     trainer = trapped(name, factor_for(name))
-    trainer.compile(training.TorchSGD(0.0), jit_compile=jit_compile)
+    trainer.compile(training.TorchSGD(0.0), **({how: True} if how else {}))
     replays = trainer.options.updates_per_step
     trainer.train_on_batch(images(bright=6), Y)
     seen, zero, nonfinite, unusable = (trainer.crafted.read() / replays).tolist()
@@ -119,6 +119,18 @@ def test_a_model_without_a_gradient_is_refused_with_the_usual_causes():
     net = keras.Sequential([keras.Input(SHAPE), keras.layers.Lambda(tf.round), tiny_net()])
     with pytest.raises(InputError, match="no gradient with respect to its input.*rounding, an integer input"):
         make("pgd_at", net).fit(X, Y, verbose=0)
+    for name in ("llr", "cure"):
+        with pytest.raises(InputError, match="gradient.*rounding"):
+            make(name, net).fit(X, Y, verbose=0)
+
+
+def test_an_image_whose_logits_are_nan_is_not_classified_correctly():
+    inputs = keras.Input(SHAPE)
+    net = keras.Model(inputs, tiny_net("linear")(inputs) * np.float32("nan"))
+    trainer = training.PGDAT(net, attacks.get("square", epsilon=0.05, n_queries=2))
+    trainer.compile("sgd")
+    found = trainer.evaluate(X, np.zeros_like(Y), verbose=0, return_dict=True)
+    assert (found["clean_accuracy"], found["robust_accuracy"]) == (0.0, 0.0)
 
 
 def test_a_wide_gap_between_training_and_validation_is_said_once():

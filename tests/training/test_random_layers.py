@@ -166,10 +166,16 @@ def draws(function):
         "tf.random": lambda: tf.random.normal,
         "generator": lambda: tf.random.Generator.from_seed(0).normal,
         "stateless": lambda: lambda shape: tf.random.stateless_normal(shape, [1, 2]),
+        "keras.random": lambda: keras.random.normal,
+        "a generator of nobody": lambda: lambda shape: keras.random.normal(shape, seed=GENERATOR),
     }[function]()
 
 
-@pytest.mark.parametrize("function", ["tf.random", "generator", "stateless"])
+GENERATOR = keras.random.SeedGenerator(3)
+UNSEEN = ("tf.random", "generator", "keras.random", "a generator of nobody")
+
+
+@pytest.mark.parametrize("function", [*UNSEEN, "stateless"])
 def test_random_numbers_that_keras_does_not_know_of_are_named(function):
     net = keras.Sequential([keras.Input(SHAPE), Shaken(draws(function)), layers.Dropout(0.1), tiny_net()])
     with warnings.catch_warnings(record=True) as heard:
@@ -177,5 +183,5 @@ def test_random_numbers_that_keras_does_not_know_of_are_named(function):
         make("pgd_at", net).train_on_batch(X, Y)
     told = [str(each.message) for each in heard if "draws random numbers" in str(each.message)]
     # A stateless draw is the same in every pass.
-    assert len(told) == (function != "stateless")
+    assert bool(told) == (function in UNSEEN)
     assert all(f"The model '{net.name}' draws" in one and "SeedGenerator" in one for one in told)

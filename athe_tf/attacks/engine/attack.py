@@ -1,5 +1,6 @@
 """The contract of an attack."""
 
+import contextlib
 import warnings
 import weakref
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from athe_tf.attacks.engine import driver, gradient_health
 from athe_tf.attacks.engine.arguments import ReprFromArguments
 from athe_tf.attacks.engine.driver import craft_in_parallel
 from athe_tf.attacks.engine.gradients import repeated
-from athe_tf.attacks.engine.loop import LoopResult
+from athe_tf.attacks.engine.loop import LoopResult, keeps_whole_batches, whole_batches
 from athe_tf.attacks.engine.results import AttackResult, Costs, Precomputed, RoundResult, misclassified
 from athe_tf.attacks.engine.schedule import Schedule
 from athe_tf.attacks.registry import AttackOptions
@@ -198,6 +199,8 @@ class Attack(ReprFromArguments):
 
     def successes(self, victim: Victim, x, y, tested):
         """Which of the `tested` images succeed; the others cost no query."""
+        if keeps_whole_batches():
+            return tested & self.succeeded(victim.logits(x), y)
         rows = tf.where(tested)
         none = tf.zeros_like(tested)
 
@@ -261,6 +264,8 @@ class Attack(ReprFromArguments):
         self.check_victim(victim)
         self.schedule.prepare(victim, x, y, batch_size=len(x))
         ids, seed = (tf.cast(tf.convert_to_tensor(value), tf.int64) for value in (ids, seed))
+        if gradient_health.collecting():  # an eager training step, which sees nothing of what is compiled
+            return self.craft(victim, x, y, ids, rng.fold(seed))
         return self.compiled(victim, x.shape, "craft", y)(x, y, ids, seed)
 
     def run(
@@ -275,6 +280,7 @@ class Attack(ReprFromArguments):
         state=None,
         precomputed: Precomputed | None = None,
         max_passes: int | None = None,
+        jit_compile: bool = False,
     ) -> AttackResult:
         """Attacks a set of images and returns the outcome for each of them.
 
@@ -295,6 +301,8 @@ class Attack(ReprFromArguments):
             max_passes: Largest number of forward and backward passes per image. An image whose next round
                 might exceed it is not attacked further, counts as robust, and `result.notes` says how many
                 there are. Defaults to `None`: no limit.
+            jit_compile: Compile the rounds by XLA, for batches of exactly one size, in which images that are
+                done keep their place. The same result up to rounding; for accelerators.
         """
         check_integer("batch_size", batch_size, 1)
         vars(self)["_used"] = True
@@ -302,31 +310,35 @@ class Attack(ReprFromArguments):
         if precomputed is None:
             x, y = checked_batch(x, y, victim.num_classes)
         ids = np.arange(len(x)) if ids is None else np.asarray(ids)
-        task = driver.RunSpec(self, victim, x, y, ids, seed, batch_size, progress, max_passes, precomputed)
+        task = driver.RunSpec(
+            self, victim, x, y, ids, seed, batch_size, progress, max_passes, precomputed, jit_compile
+        )
         return driver.run(task, state)
 
-    def compiled(self, victim: Victim, shape, which: str, y=None):
-        """`run_round` or `craft`, compiled once for a victim and a shape of images, for any batch size."""
+    def compiled(self, victim: Victim, shape, which: str, y=None, size: int | None = None):
+        """`run_round` or `craft`, compiled once for a victim and a shape of images; with a `size`, by XLA."""
         functions = self._compiled.setdefault(victim, {})
         labels = tf.TensorSpec(
-            [None, *([] if y is None else y.shape[1:])], tf.int32 if y is None else y.dtype
+            [size, *([] if y is None else y.shape[1:])], tf.int32 if y is None else y.dtype
         )
         key = (which, tuple(shape[1:]), labels)
         if key not in functions:
-            images = tf.TensorSpec([None, *shape[1:]], tf.float32)
-            ids = tf.TensorSpec([None], tf.int64)
+            images = tf.TensorSpec([size, *shape[1:]], tf.float32)
+            ids = tf.TensorSpec([size], tf.int64)
             further = []
             if which == "run_round":
-                further.append(tf.TensorSpec([None] if self.schedule.rounds_in_parallel else [], tf.int32))
+                further.append(tf.TensorSpec([size] if self.schedule.rounds_in_parallel else [], tf.int32))
                 columns = self.schedule.memory_columns(victim)
-                further += [tf.TensorSpec([None, columns], tf.float32)] if columns else []
+                further += [tf.TensorSpec([size, columns], tf.float32)] if columns else []
             # The function must not keep the victim alive: it is a key of a weak dictionary.
             method, reference = getattr(self, which), weakref.ref(victim)
 
             def called(x, y, ids, seed, *more):
-                return method(reference(), x, y, ids, rng.fold(seed), *more)
+                with whole_batches() if size else contextlib.nullcontext():
+                    return method(reference(), x, y, ids, rng.fold(seed), *more)
 
-            function, seed = tf.function(called, autograph=False), tf.TensorSpec([], tf.int64)
+            function = tf.function(called, autograph=False, jit_compile=True if size else None)
+            seed = tf.TensorSpec([], tf.int64)
             # Concrete, because TensorFlow warns of retracing when many attacks are compiled from one place.
             functions[key] = repeatable(function.get_concrete_function(images, labels, ids, seed, *further))
         return functions[key]

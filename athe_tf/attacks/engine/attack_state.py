@@ -1,5 +1,6 @@
 """The result of an unfinished attack on disk, after every batch."""
 
+import time
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -13,20 +14,28 @@ from athe_tf.utils.errors import InputError, check
 
 # Prefix of the arrays with what attacks remember of each image from round to round.
 MEMORY = "memory of "
-# How many parts of the journal count; and, in older states, a checksum per image of their one file.
-PARTS, CHECKSUMS = "parts", "checksums"
+# How many parts of the journal are older than it, and the mark of its parts; and, in the oldest states, a
+# checksum per image of their one file.
+PARTS, MARK, CHECKSUMS = "parts", "mark", "checksums"
+# The array with a number per stage, while all others have a row per image.
+SECONDS = "seconds"
 
 
 class AttackState:
     """Keeps the result of an attack in a journal, and reads it back after an interruption.
 
-    The adversarial images of each batch are a part of the journal. `result` is the result before the attack;
-    `restore` updates it.
+    After every batch, what has changed is written as a part of the journal, with the adversarial images of
+    that batch. The journal itself, with all images' numbers, is written again when its parts have become as
+    long: so what is written grows with what is attacked. `result` is the result before the attack; `restore`
+    updates it.
     """
 
     def __init__(self, journal: Journal, result: AttackResult):
         self.journal, self.result = journal, result
-        self.parts = 0
+        self.parts = self.changed = 0
+        # What is on disk, and a mark of its parts: those of an earlier start do not count.
+        self.known: dict[str, np.ndarray] = {}
+        self.mark = np.array(time.time_ns())
 
     def restore(self) -> None:
         """Continues where an earlier run was interrupted, if there was one.
@@ -37,15 +46,16 @@ class AttackState:
         if arrays is None:
             return
         older = {CHECKSUMS: Expected(self.result.success.shape, "u")}
-        current = {PARTS: Expected((), "i", low=0, high=len(self.result.success))}
+        most = len(self.result.success) * sum(stage.rounds for stage in self.result.stages)
+        current = {PARTS: Expected((), "i", low=0, high=most)}
         self.journal.check(arrays, older if CHECKSUMS in arrays else current)
-        rows = np.flatnonzero(arrays["success"] & (arrays["rounds"] > 0))
         try:
             if CHECKSUMS in arrays:
+                rows = np.flatnonzero(arrays["success"] & (arrays["rounds"] > 0))
                 images = self._images_of_older(rows, arrays[CHECKSUMS])
             else:
-                rows, images = self._images(rows, int(arrays[PARTS]))
-        except (InputError, OSError, EOFError, KeyError, TypeError, ValueError):
+                rows, images = self._replay(arrays)
+        except (InputError, OSError, EOFError, KeyError, TypeError, ValueError, IndexError):
             warnings.warn(
                 f"The adversarial images beside '{self.journal.path}' are missing or damaged: this attack "
                 "starts again.",
@@ -55,28 +65,49 @@ class AttackState:
         fill(self.result, arrays)
         self.result.x_adv[rows] = images
         if CHECKSUMS in arrays:
-            self._save_images(rows)
-        else:
-            self.parts = int(arrays[PARTS])
+            self.save(rows)
 
     def save(self, solved: np.ndarray) -> None:
-        """Saves the result after a batch that succeeded at the rows `solved`."""
-        self._save_images(solved)
-        self.journal.save({**result_arrays(self.result), PARTS: np.array(self.parts)})
+        """Saves what a batch has changed that succeeded at the rows `solved`."""
+        now, count = result_arrays(self.result), len(self.result.success)
+        rows = np.arange(count)
+        if self.known:
+            differ = [now[name] != self.known[name] for name in now if name != SECONDS]
+            rows = np.flatnonzero(np.any([each.reshape(count, -1).any(axis=1) for each in differ], axis=0))
+        changes = {name: array if name == SECONDS else array[rows] for name, array in now.items()}
+        images = {"rows": solved, "images": self.result.x_adv[solved], "changed": rows, MARK: self.mark}
+        self.journal.part(self.parts).save({**images, **changes})
+        self.parts += 1
+        self.changed += len(rows)
+        if self.changed >= count:
+            self.journal.save({**now, PARTS: np.array(self.parts), MARK: self.mark})
+            self.changed = 0
+        self.known = {name: array.copy() for name, array in now.items()}
 
-    def _save_images(self, rows: np.ndarray) -> None:
-        """Writes a part with the images of these rows; it counts after the next `save` of the journal."""
-        if len(rows):
-            self.journal.part(self.parts).save({"rows": rows, "images": self.result.x_adv[rows]})
-            self.parts += 1
+    def _replay(self, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Adds what later parts have changed to `arrays`; the rows and images of all parts.
 
-    def _images(self, expected: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows and images of all parts; raises an error unless they are the expected rows."""
-        found = [self.journal.part(number).load() or {} for number in range(parts)]
+        Raises an error unless these are the rows that the attack has solved.
+        """
+        whole, mark = int(arrays[PARTS]), arrays.get(MARK)
+        found: list[dict] = []
+        while (part := self.journal.part(len(found)).load()) is not None:
+            if len(found) >= whole:
+                if mark is None or part.get(MARK) != mark:
+                    break
+                for name in arrays.keys() - {PARTS, MARK}:
+                    arrays[name][... if name == SECONDS else part["changed"]] = part[name]
+            found.append(part)
+        check(len(found) >= whole, "a part is missing")
         empty = np.zeros((0, *self.result.x_adv.shape[1:]), np.float32)
         rows = np.concatenate([np.zeros(0, int), *(part["rows"] for part in found)], dtype=int)
         images = np.concatenate([empty, *(part["images"] for part in found)], dtype=np.float32)
+        expected = np.flatnonzero(arrays["success"] & (arrays["rounds"] > 0))
         check(np.array_equal(np.sort(rows), expected) and len(images) == len(rows), "other images")
+        self.parts = len(found)
+        if mark is not None:
+            self.mark = mark
+            self.known = {name: array.copy() for name, array in arrays.items() if name not in (PARTS, MARK)}
         return rows, images
 
     def _images_of_older(self, rows: np.ndarray, checksums: np.ndarray) -> np.ndarray:
@@ -93,7 +124,7 @@ def result_arrays(result: AttackResult) -> dict[str, np.ndarray]:
     return {
         **{name: getattr(result, name) for name in PER_IMAGE},
         **{MEMORY + name: memory for name, memory in result.memory.items()},
-        "seconds": np.array([stage.seconds for stage in result.stages]),
+        SECONDS: np.array([stage.seconds for stage in result.stages]),
     }
 
 
@@ -106,7 +137,7 @@ def expected_arrays(result: AttackResult) -> dict[str, Expected]:
         "rounds": Expected(images, "i", low=0, high=rounds),
         **{name: Expected(images, "i", low=0, added=name == "zero_gradients") for name in COUNTS},
         **{MEMORY + name: Expected(memory.shape, "f") for name, memory in result.memory.items()},
-        "seconds": Expected((len(result.stages),), "f", low=0),
+        SECONDS: Expected((len(result.stages),), "f", low=0),
     }
 
 
@@ -116,5 +147,5 @@ def fill(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
         getattr(result, name)[:] = arrays[name]
     for name, memory in result.memory.items():
         memory[:] = arrays[MEMORY + name]
-    for stage, seconds in zip(result.stages, arrays["seconds"], strict=True):
+    for stage, seconds in zip(result.stages, arrays[SECONDS], strict=True):
         stage.seconds = float(seconds)

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import math
-import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,8 +33,9 @@ from athe_tf.models.digest import identify, source_of
 from athe_tf.models.victim import Victim
 from athe_tf.results.notices import Notice
 from athe_tf.utils.digests import array_digest
-from athe_tf.utils.errors import InputError
+from athe_tf.utils.errors import InputError, NotApplicable, cause, first_line
 from athe_tf.utils.images_and_labels import check_classes
+from athe_tf.utils.machine import cores
 
 # Streams of a CPU: PGD-10 of a WRN-10-1 on 128 images takes 0.84 of the time in two streams on 2 cores, and
 # more gain nothing. An accelerator queues its work anyway, and gets one stream.
@@ -78,6 +78,7 @@ class RunSpec:
     progress: Callable | None = None
     max_passes: int | None = None
     precomputed: Precomputed | None = None
+    jit_compile: bool = False
 
 
 def run(task: RunSpec, state=None) -> AttackResult:
@@ -87,11 +88,11 @@ def run(task: RunSpec, state=None) -> AttackResult:
     """
     attack, victim, precomputed, schedule = task.attack, task.victim, task.precomputed, task.attack.schedule
     first = slice(task.batch_size)
-    told = schedule.check_model(victim, task.x[first], task.y[first], precomputed)
     if precomputed is None:
         result, _ = clean_pass(victim, task.x, task.y, task.batch_size, attack.succeeded)
     else:
         result = AttackResult.before(task.x, precomputed.correct if attack.targeted else ~precomputed.correct)
+    told = schedule.check_model(victim, task.x[first], task.y[first], precomputed)
     members = schedule.members(victim)
     for member in members:
         if victim not in member._compiled:  # else it was checked before
@@ -241,16 +242,25 @@ class _Stage:
         task, seed = self.task, tf.constant(self.task.seed, tf.int64)
 
         def worker(victim, device=None):
-            function = self.attack.compiled(victim, task.x.shape, "run_round")
+            size = task.batch_size if task.jit_compile else None
+            function = self.attack.compiled(victim, task.x.shape, "run_round", size=size)
 
             def one_batch(batch):
+                count, batch = len(batch), batch if size is None else np.resize(batch, size)
                 rows = images[batch]
                 number = rounds[batch] if self.schedule.rounds_in_parallel else rounds[batch[0]]
                 names, number = tf.constant(task.ids[rows], tf.int64), tf.constant(number, tf.int32)
                 memory = [] if self.memory is None else [tf.constant(self.memory[rows])]
                 with contextlib.nullcontext() if device is None else tf.device(device):
                     x, y = tf.constant(task.x[rows]), tf.constant(task.y[rows])
-                    return function(x, y, names, seed, number, *memory)
+                    try:
+                        found = function(x, y, names, seed, number, *memory)
+                    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+                        if size is None:
+                            raise
+                        reason = f"XLA cannot compile it: {first_line(error)}. Leave jit_compile out."
+                        raise NotApplicable(reason) from error
+                return RoundResult(*(None if value is None else value[:count] for value in found))
 
             return one_batch
 
@@ -392,9 +402,38 @@ def clean_pass(
 
 
 def clean_logits(victim: Victim, x, batch_size: int):
-    """Yields `(start, logits)` over a set of images, through one compiled pass."""
-    for start in range(0, len(x), batch_size):
-        yield start, victim.compiled_logits(tf.convert_to_tensor(x[start : start + batch_size], tf.float32))
+    """Yields `(start, logits)` over a set of images, through one compiled pass.
+
+    Raises `InputError` with what helps if the model cannot be called with them.
+    """
+    try:
+        for start in range(0, len(x), batch_size):
+            part = tf.convert_to_tensor(x[start : start + batch_size], tf.float32)
+            yield start, victim.compiled_logits(part)
+    except InputError:
+        raise
+    except Exception as error:
+        what = f"The model '{victim.name}' cannot be called with images of shape {x.shape[1:]}: "
+        told, one = "the channels are in the wrong place. ", np.asarray(x[:1])
+        if _takes(victim, one.transpose(0, 3, 1, 2)):
+            told += "Wrap it: lambda x: model(tf.transpose(x, [0, 3, 1, 2]))."
+        elif _takes(victim, one.transpose(0, 2, 3, 1)):
+            told += "Move the channels of the images to the end: images.transpose(0, 2, 3, 1)."
+        elif _takes(victim, one.astype(np.uint8)):
+            told = "it takes uint8, and integers have no gradient. Call its network on floats."
+        else:
+            remedy = "Use the data set that it was trained on, with images of the same size."
+            raise InputError(f"{what}{cause(error)}. {remedy}") from error
+        raise InputError(f"{what}{told}") from error
+
+
+def _takes(victim: Victim, images) -> bool:
+    """Whether a model can be called with these images."""
+    try:
+        victim._logits(tf.convert_to_tensor(images))
+    except Exception:
+        return False
+    return True
 
 
 def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None:
@@ -403,13 +442,14 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
     model = identify(task.victim) if model is None else model
     if model is None:
         return None
+    known = None if task.precomputed is None else task.precomputed.images
     identity = {
         **source_of(type(task.attack)),
         "attack": task.attack.name,
         **task.attack.settings(),
         "seed": int(task.seed),
         "examples": len(task.x),
-        "images and labels": array_digest(task.x, task.y, task.ids),
+        "images and labels": array_digest(known or task.x, task.y, task.ids),
         "model": model,
         **({} if task.max_passes is None else {"max_passes": int(task.max_passes)}),
     }
@@ -422,9 +462,7 @@ def _open_state(task: RunSpec, path, result: AttackResult) -> AttackState | None
 def stream_count() -> int:
     """The number of streams on this machine."""
     accelerated = tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU")
-    # Those that this process may use: fewer than the machine has in a container or under `taskset`.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if accelerated or cores < STREAMS else STREAMS
+    return 1 if accelerated or cores() < STREAMS else STREAMS
 
 
 def craft_in_parallel(craft: Callable, x, y, ids):

@@ -24,6 +24,11 @@ def collected() -> Iterator[list]:
         _collector.reset(token)
 
 
+def collecting() -> bool:
+    """Whether flags are collected."""
+    return _collector.get() is not None
+
+
 def report(flags) -> None:
     """Hands over one int per image. Not from inside a loop or a function, whose tensors end with it."""
     graph, found = _collector.get() or (None, None)

@@ -51,17 +51,28 @@ def finite_gradient(gradient):
 
     `faults` has two columns, 0 or 1 for each image: a gradient that was not finite, and one that was zero.
     """
+    gradient = existing_gradient(gradient)
+    length = tf.reduce_sum(tf.abs(flat(gradient)), axis=1)
+    finite = tf.math.is_finite(length)
+    faults = tf.stack([~finite, length == 0], axis=1)
+
+    def repaired():
+        # Four times as fast as `tf.where`.
+        return tf.math.multiply_no_nan(gradient, tf.cast(tf.math.is_finite(gradient), gradient.dtype))
+
+    gradient = tf.cond(tf.reduce_all(finite), lambda: tf.identity(gradient), repaired)
+    return gradient, tf.cast(faults, tf.int32)
+
+
+def existing_gradient(gradient):
+    """What a tape returned; raises `NoGradients` if that is nothing."""
     if gradient is None:
         raise NoGradients(
             "The model's output does not depend differentiably on its input, so no gradient attack can be "
             "run on it. Look for rounding, tf.stop_gradient or a cast to integers in it, or use a black-box "
             "attack."
         )
-    finite = tf.cast(tf.math.is_finite(gradient), gradient.dtype)
-    length = tf.reduce_sum(tf.abs(flat(gradient)), axis=1)
-    faults = tf.stack([~tf.math.is_finite(length), length == 0], axis=1)
-    # Four times as fast as `tf.where`.
-    return tf.math.multiply_no_nan(gradient, finite), tf.cast(faults, tf.int32)
+    return gradient
 
 
 def input_gradient(loss, x):
@@ -73,7 +84,7 @@ def input_gradient(loss, x):
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(x)
         losses = loss(x)
-    return losses, tape.gradient(losses, x)
+    return losses, existing_gradient(tape.gradient(losses, x))
 
 
 def inner_product(a, b):

@@ -49,6 +49,11 @@ def whole_batches() -> Iterator[None]:
         _whole.reset(token)
 
 
+def keeps_whole_batches() -> bool:
+    """Whether this is inside `whole_batches`."""
+    return _whole.get()
+
+
 def _put_back(full, rows, work):
     return [tf.tensor_scatter_nd_update(f, rows[:, tf.newaxis], w) for f, w in zip(full, work, strict=True)]
 

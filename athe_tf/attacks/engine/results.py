@@ -95,6 +95,26 @@ class Stage:
         return self.first + self.rounds
 
 
+class Overlaid:
+    """Images that are not in memory, and the adversarial ones of some of them, which are."""
+
+    def __init__(self, clean):
+        self.clean, self.shape = clean, clean.shape
+        self._found: dict[int, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self.clean)
+
+    def __getitem__(self, rows) -> np.ndarray:
+        images = np.array(self.clean[rows], np.float32)
+        for place, row in enumerate(np.arange(len(self))[rows]):
+            images[place] = self._found.get(row, images[place])
+        return images
+
+    def __setitem__(self, rows, images) -> None:
+        self._found.update(zip(np.arange(len(self))[rows].tolist(), np.array(images), strict=True))
+
+
 @dataclasses.dataclass(repr=False)
 class AttackResult:
     """The outcome of an attack for each image.
@@ -142,7 +162,8 @@ class AttackResult:
         count = len(wrong)
         norm = np.where(wrong, 0.0, np.inf).astype(np.float32)
         queries, gradients, nonfinite, rounds = np.ones(count, np.int64), *np.zeros((3, count), np.int64)
-        return cls(np.array(x, np.float32), np.array(wrong), queries, gradients, norm, nonfinite, rounds)
+        x_adv: Any = np.array(x, np.float32) if isinstance(x, np.ndarray) else Overlaid(x)
+        return cls(x_adv, np.array(wrong), queries, gradients, norm, nonfinite, rounds)
 
     def __repr__(self) -> str:
         return (
@@ -210,6 +231,7 @@ class Precomputed:
             draw from the set. Defaults to `None`: the attacked images are the whole set.
         checked: Which of the attacked images the checks of the model used. Defaults to `None`: the first
             batch.
+        images: A digest of the whole set, if the attacked images are identified by that and their ids.
     """
 
     correct: np.ndarray
@@ -219,3 +241,4 @@ class Precomputed:
     zero_gradients: Callable[[], float] = float
     whole: tuple[np.ndarray, np.ndarray] | None = None
     checked: np.ndarray | None = None
+    images: str | None = None

@@ -16,7 +16,7 @@ import numpy as np
 from athe_tf.data.corruptions.apply import corrupt
 from athe_tf.data.corruptions.names import SEVERITIES, STANDARD, family
 from athe_tf.data.folder import FileSet
-from athe_tf.data.folder_layout import image_files, subfolders
+from athe_tf.data.folder_layout import image_files, read_header, subfolders
 from athe_tf.data.images import chosen_part
 from athe_tf.data.loading import load
 from athe_tf.data.names import base_name
@@ -185,14 +185,15 @@ class JpegFolders(Source):
             )
 
     def batches(self, name, severity, batch_size):
-        files = image_files(_place(self.folder, name, severity), self.classes)
+        place = _place(self.folder, name, severity)
+        listed = image_files(place.parent, self.classes, parts=[place.name])[0][place.name]
         # Of all classes, and the same images in every cell.
-        files = [files[index] for index in chosen_part(len(files), self.count)]
-        height, width = files[0].header[:2]
+        chosen = chosen_part(len(listed[0]), self.count)
+        paths, labels = [listed[0][index] for index in chosen], listed[1][chosen]
+        height, width = read_header(paths[0])[:2]
         own = self.image_size in (None, height) and height == width and self.resize_size is None
         size = None if own else self.image_size or height
         shape = (height, width, 3) if size is None else (size, size, 3)
-        paths, labels = [str(file.path) for file in files], [file.label for file in files]
         images = FileSet(paths, labels, shape, len(self.classes), size, self.resize_size)
         with readable_errors():
             for x, y in images.batches(batch_size):

@@ -55,9 +55,16 @@ class DeviceOptions:
     worker_timeout: float = option(
         DistributionSettings.worker_timeout, "Seconds to wait for other workers.", runtime=True, gt=0
     )
+    deterministic: bool = option(
+        False, "The same bits in every run on the same devices, also on GPUs; without TF32.", runtime=True
+    )
 
     def distribution_settings(self) -> DistributionSettings:
         """The devices and machines as the library takes them; raises `InputError` for impossible ones."""
         return DistributionSettings(
-            self.distribution, self.devices, self.cpu_replicas, worker_timeout=self.worker_timeout
+            self.distribution,
+            self.devices,
+            self.cpu_replicas,
+            worker_timeout=self.worker_timeout,
+            deterministic=self.deterministic,
         )

@@ -25,6 +25,11 @@ ATTACK_OPTIONS = ("attack", "steps", "step_size", "step_size_warmup", "start", "
 
 def check_settings(config) -> None:
     """Raises `InputError`, with a remedy, if settings of a `TrainConfig` contradict each other."""
+    check(
+        not (config.jit_compile and config.deterministic),
+        "Keras does not compile a deterministic step with XLA. Received: --jit_compile and --deterministic. "
+        "Leave one of them out.",
+    )
     # The head of a model from elsewhere is known, and checked, when it is built.
     is_own = not is_import_path(config.model) and not is_file(config.model)
     for name in ("activation", "bn_momentum", "precision") if is_file(config.model) else ():
@@ -70,6 +75,17 @@ def check_settings(config) -> None:
 def given(config, name: str) -> bool:
     """Whether a setting differs from its default."""
     return getattr(config, name) != type(config).__dataclass_fields__[name].default
+
+
+def depends_on_epochs(config) -> str | None:
+    """Why the first epochs of a run would be others if it had more of them; `None` if they would not."""
+    if config.lr_schedule not in ("constant", "piecewise", "multistep"):
+        return f"--lr_schedule={config.lr_schedule} ends with the last epoch"
+    if config.epsilon_schedule != "constant":
+        return f"--epsilon_schedule={config.epsilon_schedule} depends on the number of epochs"
+    if config.framework_options.takes_updates:
+        return f"the framework '{config.framework}' depends on the number of epochs"
+    return None
 
 
 def check_framework(config) -> None:

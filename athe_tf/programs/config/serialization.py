@@ -15,7 +15,7 @@ from athe_tf.utils.registry import is_import_path, unknown_name
 #: The version of `config.json`. Version 1 had no number.
 FORMAT = 2
 #: What `config.json` records beside the settings, if it is known.
-RECORDS = ("data_fingerprint", "images", "notes")
+RECORDS = ("data_fingerprint", "images", "notes", "computed_on")
 
 
 def to_json(config, **records) -> str:
