@@ -1,4 +1,4 @@
-"""How long each analysis takes on a WRN-10-1 with 128 images, compiling included: docs/analysis.md.
+"""How long each analysis takes on a WRN-10-1 with 128 images, compiling included: docs/analysis_examples.md.
 
     python -m benchmarks.analyses --data_dir=DIR
 

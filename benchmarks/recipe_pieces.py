@@ -1,4 +1,6 @@
-"""What each piece of today's recipes is worth to FastAT on CIFAR-10, at equal passes: docs/training.md.
+"""What each piece of today's recipes is worth to FastAT on CIFAR-10, at equal passes.
+
+The table is in docs/recipes_of_today.md.
 
     python -m benchmarks.recipe_pieces runs/pieces --data_dir=DIR --plan
     python -m benchmarks.recipe_pieces runs/pieces --data_dir=DIR

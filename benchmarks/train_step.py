@@ -9,11 +9,12 @@
 Every row is measured in one process, interleaved, best of many. "A/A" is plain PGD-AT a second time: what
 differs between the two is noise. PyTorch is measured where it is installed, as the better of its default and
 its channels-last layout. With `--bfloat16`, every row is there in float32 and in mixed precision (PyTorch:
-autocast), without PyTorch's slower layout; "floor" is the same step of a network that has only the
-convolutions and additions of the other.
+autocast), without PyTorch's slower layout; "not folded" crafts as for a user's own network, and "floor" is
+the same step of a network that has only the convolutions and additions of the other.
 """
 
 import argparse
+import time
 
 import athe_tf
 from benchmarks.convolution_peak import network_flops, peak_candidates, peak_of
@@ -67,7 +68,7 @@ OPTIONS: dict[str, dict] = {
 
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
-BFLOAT16, FLOOR = ", bfloat16", "floor"
+BFLOAT16, FLOOR, PLAIN = ", bfloat16", "floor", "not folded"
 
 
 class ConvolutionsOnly(Blocks):
@@ -99,6 +100,8 @@ def _trainer_for(name: str, framework: str, head: str, arguments) -> training.Ad
         net = bare_net(arguments.model)
     else:
         net = athe_tf.models.build(arguments.model, 10, head=head, mean=MEAN, std=STD)
+    if PLAIN in name:
+        net = keras.Model(net.inputs, net.outputs)  # as a user's own
     epsilon, options = 8 / 255, dict(OPTIONS.get(name.partition("+")[2], {}))
     attack = attacks.PGD(epsilon, step_size=2 / 255, steps=arguments.steps)
     if framework in ("fast_at", "n_fgsm", "gradalign"):
@@ -108,7 +111,8 @@ def _trainer_for(name: str, framework: str, head: str, arguments) -> training.Ad
         options |= {"batch_size": arguments.batch_size, "noise_in_box": True}
     margin = {"he": 0.2, "mhe": 0.1}.get(head, 0.0)
     trainer = training.get(framework)(net, attack, margin=margin, **options)
-    trainer.compile(training.TorchSGD(0.01, weight_decay=5e-4))
+    # Without batch normalization, updates of the floor would end in NaN.
+    trainer.compile(training.TorchSGD(1e-9 if name.startswith(FLOOR) else 0.01, weight_decay=5e-4))
     return trainer
 
 
@@ -134,6 +138,8 @@ def torch_step(arguments, x, y):
         return {}
     from benchmarks.torch_twins import torch_wrn
 
+    if arguments.cpu_time:
+        torch.set_num_threads(1)
     depth, widen = (int(part) for part in arguments.model.split("-")[1:])
     steps = {}
     kinds = [("default", False), ("channels_last", False)]
@@ -194,10 +200,16 @@ def main() -> None:
         "--no_peak", action="store_true", help="leave the convolution peak out, which takes long"
     )
     parser.add_argument("--bfloat16", action="store_true", help="every row in both precisions, and floors")
+    parser.add_argument(
+        "--cpu_time", action="store_true", help="CPU seconds of one thread, on a machine that others use"
+    )
     arguments = parser.parse_args()
+    if arguments.cpu_time:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
     known = ROWS
     if arguments.bfloat16:
-        known = [*ROWS, (f"{FLOOR} of PGD-AT", "pgd_at", "linear")]
+        more = f"PGD-AT, {PLAIN}", f"{FLOOR} of PGD-AT"
+        known = [*ROWS, *((name, "pgd_at", "linear") for name in more)]
         known = [(name + suffix, *rest) for suffix in ("", BFLOAT16) for name, *rest in known]
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(arguments.batch_size, 32, 32, 3)).astype("float32")
@@ -218,7 +230,8 @@ def main() -> None:
     torch_steps = {} if arguments.no_torch else torch_step(arguments, x, y)
     convolutions = {} if arguments.no_peak else peak_candidates()
     peaks = {name: function for name, (function, _) in convolutions.items()}
-    best = interleaved(steps | torch_steps | peaks | again, arguments.repeats)
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    best = interleaved(steps | torch_steps | peaks | again, arguments.repeats, clock=clock)
     for name, number in again:
         best[name] = min(best[name], best[name, number])
     measured = {name: best[name] for name in steps | torch_steps}
@@ -241,7 +254,8 @@ def report(arguments, trainers, best, peak) -> None:
             (name, f"{1e3 * seconds:.1f}", f"{arguments.batch_size / seconds:.1f}", ratio, passes, share)
         )
     print(f"{arguments.model}, batch {arguments.batch_size}, PGD-{arguments.steps}, CPU")
-    print(f"best of {arguments.repeats} interleaved rounds")
+    clock = ", CPU time of one thread" if arguments.cpu_time else ""
+    print(f"best of {arguments.repeats} interleaved rounds{clock}")
     print(f"convolution peak {peak / 1e9:.0f} GFLOP/s\n" if peak else "")
     print(table(rows))
     for ours in ("PGD-AT", f"PGD-AT{BFLOAT16}"):

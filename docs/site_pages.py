@@ -96,18 +96,27 @@ def entry(name: str, value) -> str:
     """The signature and the docstring of a public name; of a constant, its type."""
     if not callable(value):
         return f"A constant: `{type(value).__name__}`."
-    try:
-        signature = str(inspect.signature(value))
-    except (TypeError, ValueError):
-        signature = "(...)"
-    signature = re.sub(r"<([\w.]+) object at 0x\w+>", r"<\1>", signature)
-    text = f"```python\n{name}{signature}\n```\n\n{markdown(inspect.getdoc(value) or '')}\n"
+    text = f"```python\n{name}{signature_of(value)}\n```\n\n{markdown(inspect.getdoc(value) or '')}\n"
     if inspect.isclass(value):
         for member, thing in vars(value).items():
             if inspect.isfunction(thing) and not member.startswith("_") and thing.__doc__:
                 first = inspect.getdoc(thing).partition("\n\n")[0].replace("\n", " ")
-                text += f"\n- `{member}{inspect.signature(thing)}`: {first}"
+                text += f"\n- `{member}()`: {first}"
     return text
+
+
+def signature_of(value) -> str:
+    """The arguments and their defaults; one per line if there are many. Types are in the text."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    plain = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+    short = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+    short = re.sub(r"<([\w.]+) object at 0x\w+>", r"<\1>", short)
+    if len(short) < 70:
+        return short
+    return "(\n    " + ",\n    ".join(re.split(r", (?=\*|\w+(?:=|,|$))", short[1:-1])) + ",\n)"
 
 
 def markdown(docstring: str) -> str:
@@ -126,7 +135,7 @@ def markdown(docstring: str) -> str:
 
 def definitions(body: str) -> str:
     """Lines of `name: text` as a list; a text that goes on is indented."""
-    return re.sub(r"^(\*{0,2}[\w.`, ]+?):\s", lambda found: f"- **{found[1]}**: ", body, flags=re.M) + "\n"
+    return re.sub(r"^(\*{0,2}[\w.`, ]+?):\s", lambda found: f"- `{found[1]}`: ", body, flags=re.M) + "\n"
 
 
 def examples(text: str) -> str:

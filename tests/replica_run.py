@@ -156,7 +156,7 @@ def noise_of_free_at(distributions, folder):
         found[f"free_at/{which}/rows"] = trainer.noise.shape[0]
         save_state(f"{folder}/{which}.npz", trainer, RunProgress())
     two, trainer = distributions["two"].strategy, trainers["two"]
-    step = tf.function(lambda x, y: two.run(trainer.train_step, args=((x, y),)))
+    step = tf.function(lambda x, y: two.run(trainer.train_step, args=((x, y),)), autograph=False)
     graph = step.get_concrete_function(tf.zeros([8, 8, 8, 1], tf.float64), tf.zeros([8], tf.int32)).graph
     exchanged = [op.outputs[0].shape for op in graph.get_operations() if op.type.startswith("Collective")]
     found["free_at/exchanged"] = [shape.num_elements() for shape in exchanged]

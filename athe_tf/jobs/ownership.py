@@ -15,8 +15,8 @@ from athe_tf.utils.errors import InputError
 from athe_tf.utils.files import TEMPORARY, sweep
 
 _SIGNATURE = re.compile(r"<!-- athe_tf ([0-9a-f]{16}) -->\n\Z")
-# Some of the arrays of every `examples.npz`.
-_OF_EXAMPLES = frozenset({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"})
+# Some of the arrays of every `examples.npz`, and of the files in `backup/`: values of variables.
+_OF_ARCHIVES = ({"clean.npy", "adversarial.npy", "attack.npy", "index.npy"}, {"v00000.npy"})
 #: The folder, inside that of an evaluation or a shard, which keeps its state while it is not finished.
 STATE = "state"
 #: The array that marks the files of a state folder, and all arrays that each of them has; the file that
@@ -37,7 +37,7 @@ def is_ours(path) -> bool:
     path = pathlib.Path(path)
     try:
         if path.suffix == ".npz":
-            return holds_arrays(path, _OF_EXAMPLES)
+            return any(holds_arrays(path, frozenset(names)) for names in _OF_ARCHIVES)
         text = path.read_bytes().decode("utf-8")
         if path.suffix in (".json", ".sarif"):
             return _names_us(json.loads(text))

@@ -18,6 +18,7 @@ import numpy as np
 from athe_tf.attacks.engine.attack import Attack
 from athe_tf.distribution.strategy import Distribution, WorkerLost
 from athe_tf.jobs.journal import read_arrays, write_arrays
+from athe_tf.jobs.ownership import check_ours
 from athe_tf.models.adapters import ensemble_of
 from athe_tf.programs.interruption import INTERRUPTION, Interrupted
 from athe_tf.programs.run_state import RunProgress, numbered, save_state
@@ -232,6 +233,7 @@ class OverfittingGuard(RunCallback):
     def __init__(self, batch, attack: Attack, drop: float, path, progress: RunProgress, distribution=None):
         self.distribution = distribution or Distribution()
         super().__init__(path, progress, self.distribution.is_chief)
+        check_ours(self.path)
         self.images, self.labels = batch
         self.attack, self.drop = attack, drop
         self._victim: Any = None

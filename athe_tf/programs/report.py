@@ -36,7 +36,7 @@ class ReportConfig(GateOptions):
     output: tuple[str, ...] = option(
         (),
         "When several are compared: files to write, separated by commas: the table for LaTeX (.tex, with "
-        "booktabs), as CSV (.csv) or Markdown (.md), or else a page. [comparison.html]",
+        "booktabs and graphicx), as CSV (.csv) or Markdown (.md), or a page (.html). [comparison.html]",
     )
     figures: str | None = option(None, "Folder for every chart of the page as SVG and PDF. Needs matplotlib.")
     merge: bool = option(

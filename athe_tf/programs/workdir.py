@@ -15,7 +15,7 @@ from athe_tf import data, zoo
 from athe_tf.data.names import in_memory_only
 from athe_tf.data.sources import is_path, source_fingerprint
 from athe_tf.jobs.locks import LOCK, lock_name, locked, locked_folder
-from athe_tf.jobs.ownership import remove_files
+from athe_tf.jobs.ownership import is_ours, remove_files
 from athe_tf.models.names import HEAD_MARGINS
 from athe_tf.programs.command_line import warn_user
 from athe_tf.programs.config import TrainConfig, serialization
@@ -155,7 +155,8 @@ class Workdir:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
         with contextlib.suppress(OSError):
             remove_files(self.folder, self.files.name)
-            remove_files(self.backup.parent, self.previous_epoch.name, self.backup.name)
+            ours = [path.name for path in (self.previous_epoch, self.backup) if is_ours(path)]
+            remove_files(self.backup.parent, *ours)
 
     def remove_leftovers(self) -> None:
         """Removes what a finished run could not remove; a folder that nobody may write to stays unchanged."""

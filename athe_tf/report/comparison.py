@@ -194,10 +194,8 @@ class Comparison:
         (next_highest, second), gap = others[0], difference(others[0][1], first)
         text = (
             f"{first.label} is the most robust, with {highest}% in the worst case, ahead of {second.label} "
-            f"with {next_highest}%."
+            f"with {next_highest}%. The difference is {gap.text}."
         )
-        if gap.interval is not None:
-            text += f" The difference is {gap.text}."
         within = overlap(highest, next_highest) if gap.interval is None else not gap.is_clear
         return text + (" The difference is within the uncertainty of these numbers." if within else "")
 

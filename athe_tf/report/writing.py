@@ -20,6 +20,8 @@ from athe_tf.utils.registry import import_optional
 
 #: The files that `write` writes next to an `evaluation.json`.
 WRITTEN = ("report.html", "model_card.md", "model_info.json", "evidence.html", "robustness_evidence.json")
+#: Endings of pages.
+PAGES = (".html", ".htm")
 #: And the outcome of requirements, if there are any.
 OUTCOME = ("requirements.xml", "requirements.sarif")
 
@@ -70,11 +72,16 @@ def write_comparison(evaluations, *outputs) -> Comparison:
 
     Args:
         evaluations: At least two, each as `write` takes it.
-        *outputs: Files to write: LaTeX (`.tex`), CSV (`.csv`), Markdown (`.md`), or else a page.
+        *outputs: Files to write: LaTeX (`.tex`), CSV (`.csv`), Markdown (`.md`) or a page (`.html`).
 
     Returns:
         The comparison; `print` it for a table.
     """
+    for path in map(pathlib.Path, outputs):
+        check(
+            path.suffix in (*TABLES, *PAGES),
+            f"A comparison is a page (.html) or a table ({', '.join(TABLES)}). Received: '{path}'.",
+        )
     check_ours(*outputs)
     comparison = compare([as_saved(evaluation) for evaluation in evaluations])
     for path in map(pathlib.Path, outputs):

@@ -143,9 +143,9 @@ SLIPS = (
     ),
     Slip(
         "E26",
-        f"{HERE}/inputs.py",
-        "return array_digest(self.images, self.labels)",
-        "return array_digest(self.images)",
+        f"{HERE}/images.py",
+        "else array_digest(images, labels)",
+        "else array_digest(images)",
         (f"{STATE}::test_the_state_of_other_labels_or_another_norm_is_refused",),
     ),
     Slip(

@@ -11,6 +11,7 @@ DENOISING = ("tests/models/test_denoising.py::test_it_adds_a_softmax_mean_over_a
 HYPERSPHERE = (
     "tests/models/test_hypersphere.py::test_logits_are_the_scaled_cosines_of_the_old_features_and_weights",
 )
+FOLDING = ("tests/models/test_folding.py::test_logits_features_and_gradients_are_those_of_the_network",)
 LOGITS = "tests/models/test_logits.py::"
 
 SLIPS = (
@@ -175,5 +176,21 @@ SLIPS = (
         "blocks.uniform(1 / math.sqrt(features.shape[-1]))",
         "blocks.uniform(1 / features.shape[-1])",
         FORMULAS,
+    ),
+    Slip(
+        "M11",
+        HERE + "folding.py",
+        "self.back |= dict.fromkeys(behind, scale)",
+        "self.back |= dict.fromkeys(behind, abs(scale))",
+        FOLDING,
+    ),
+    Slip(
+        "M12",
+        HERE + "folding.py",
+        "and len(self.after[id(conv.output)]) == 1",
+        "",
+        (
+            "tests/models/test_folding.py::test_what_only_looks_like_a_convolution_and_its_normalization_is_not_folded",
+        ),
     ),
 )

@@ -96,9 +96,16 @@ SLIPS = (
     Slip(
         "G15",
         f"{HERE}/workdir.py",
-        "differences(self.read_config(config.framework), config)",
+        "differences(there, config)",
         "differences(config, config)",
         (f"{WORKDIR}::test_a_changed_option_is_another_run",),
+    ),
+    Slip(
+        "G95",
+        f"{HERE}/config/rules.py",
+        'if config.lr_schedule not in ("constant", "piecewise", "multistep"):',
+        "if False:",
+        ("tests/programs/test_resume.py::test_a_run_that_cannot_be_lengthened_says_why",),
     ),
     Slip(
         "G17",
@@ -326,7 +333,7 @@ SLIPS = (
         '"factor": 0.1,',
         BUILD,
     ),
-    Slip("G45", f"{HERE}/build.py", "start_step=start, epochs", "start_step=0, epochs", BUILD),
+    Slip("G45", f"{HERE}/build.py", '"start_step": epoch * steps', '"start_step": 0', BUILD),
     Slip(
         "G49",
         f"{HERE}/run.py",

@@ -408,4 +408,13 @@ SLIPS = (
         LIET,
     ),
     Slip("R75", HERE + "liet.py", "tf.where(right > 0, tf.zeros_like(drawn), drawn)", "drawn", LIET),
+    Slip(
+        "R76",
+        HERE + "adversarial_model.py",
+        "tf.reduce_all(tf.math.is_finite(logits), axis=-1), y, -1)",
+        "tf.reduce_all(tf.math.is_finite(logits), axis=-1), y, y)",
+        (
+            "tests/training/test_gradient_watch.py::test_an_image_whose_logits_are_nan_is_not_classified_correctly",
+        ),
+    ),
 )

@@ -109,12 +109,18 @@ def test_four_workers_read_and_augment_a_quarter_of_tfrecords_each(tmp_path, mon
     assert np.concatenate([y.numpy() for _, y in later]).tolist() == parts[2][0][8:]
 
 
-def test_shares_that_end_inside_of_a_file_are_all_images_too(tmp_path):
+def test_shares_that_end_inside_of_a_file_are_all_images_too(tmp_path, monkeypatch):
+    def shown(images, key, ids):  # what an image is augmented by
+        return tf.cast(tf.broadcast_to(tf.reshape(ids, [-1, 1, 1, 1]), tf.shape(images)), tf.uint8)
+
+    monkeypatch.setattr(AUGMENTATIONS, "get", lambda name: shown)
     source = streamed(tmp_path)  # two files of three images, for three workers
-    parts = [source.stream(6, seed=5, epochs=1, part=(i, 3)) for i in range(3)]
+    parts = [list(source.stream(6, seed=5, epochs=1, part=(i, 3))) for i in range(3)]
     labels = [np.concatenate([y.numpy() for _, y in part]) for part in parts]
+    ids = [np.concatenate([255 * x.numpy()[:, 0, 0, 0] for x, _ in part]) for part in parts]
     assert [len(each) for each in labels] == [2, 2, 2]
     assert sorted(np.concatenate(labels)) == list(range(6))
+    np.testing.assert_allclose(ids, labels, atol=1e-4)
 
 
 def test_four_workers_read_and_augment_a_quarter_of_extra_images_each(monkeypatch):

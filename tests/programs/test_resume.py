@@ -15,7 +15,7 @@ from athe_tf.data import ImageSet, MixedSet, load, with_extra
 from athe_tf.distribution import Distribution
 from athe_tf.jobs.locks import LOCK, lock_name, locked
 from athe_tf.programs import run
-from athe_tf.programs.callbacks import BestKeeper
+from athe_tf.programs.callbacks import BestKeeper, OverfittingGuard
 from athe_tf.programs.conditions import worker_facts
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.interruption import INTERRUPTION
@@ -277,7 +277,8 @@ def test_a_second_call_removes_what_a_failing_disk_kept_at_the_end(tmp_path, cap
     complete = {path: path.read_bytes() for path in workdir.folder.rglob("*") if path.is_file()}
     workdir.previous_epoch.parent.mkdir()
     locks = (workdir.folder / LOCK, workdir.folder / lock_name("saved_model"))
-    for path in (workdir.previous_epoch, *locks):
+    np.savez(workdir.previous_epoch, v00000=np.zeros(1))
+    for path in locks:
         path.touch()
 
     action(config, {"plan": False})
@@ -302,10 +303,14 @@ def test_files_of_the_user_beside_the_backup_survive_the_end_of_a_run_and_a_seco
         path.write_text("my only copy")
     train_tiny(config)
     assert sorted(mine.parent.rglob("*")) == [others.parent, others, mine]
-    Workdir(config.workdir).previous_epoch.touch()
+    # Also if it has the name of one of ours.
+    namesake = Workdir(config.workdir).previous_epoch
+    np.savez(namesake, x=np.zeros(1))
     action(config, {"plan": False})
     assert "is finished" in capsys.readouterr().out
-    assert sorted(mine.parent.rglob("*")) == [others.parent, others, mine]
+    assert sorted(mine.parent.rglob("*")) == [others.parent, others, namesake, mine]
+    with pytest.raises(InputError, match="exists, and athe_tf did not write it"):
+        OverfittingGuard((None, None), None, 0.2, namesake, RunProgress())
     assert mine.read_text() == others.read_text() == "my only copy"
 
 

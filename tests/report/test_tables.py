@@ -66,6 +66,11 @@ def test_tables_are_written_by_their_endings_and_replace_only_their_own(tmp_path
             write_comparison(folders, path)
 
 
+def test_a_table_of_an_unknown_kind_is_refused(tmp_path):
+    with pytest.raises(athe_tf.InputError, match="a page .* or a table .*Received: 'table.xlsx'"):
+        write_comparison([tmp_path / "a", tmp_path / "b"], "table.xlsx")
+
+
 def test_every_chart_of_a_page_becomes_an_svg_and_a_pdf(tmp_path):
     pytest.importorskip("matplotlib")
     page = render(full_evaluation())
