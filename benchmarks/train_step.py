@@ -111,7 +111,8 @@ def _trainer_for(name: str, framework: str, head: str, arguments) -> training.Ad
         options |= {"batch_size": arguments.batch_size, "noise_in_box": True}
     margin = {"he": 0.2, "mhe": 0.1}.get(head, 0.0)
     trainer = training.get(framework)(net, attack, margin=margin, **options)
-    trainer.compile(training.TorchSGD(0.01, weight_decay=5e-4))
+    # Without batch normalization, updates of the floor would end in NaN.
+    trainer.compile(training.TorchSGD(1e-9 if name.startswith(FLOOR) else 0.01, weight_decay=5e-4))
     return trainer
 
 

@@ -96,9 +96,16 @@ SLIPS = (
     Slip(
         "G15",
         f"{HERE}/workdir.py",
-        "differences(self.read_config(config.framework), config)",
+        "differences(there, config)",
         "differences(config, config)",
         (f"{WORKDIR}::test_a_changed_option_is_another_run",),
+    ),
+    Slip(
+        "G95",
+        f"{HERE}/config/rules.py",
+        'if config.lr_schedule not in ("constant", "piecewise", "multistep"):',
+        "if False:",
+        ("tests/programs/test_resume.py::test_a_run_that_cannot_be_lengthened_says_why",),
     ),
     Slip(
         "G17",
