@@ -178,14 +178,14 @@ SLIPS = (
         FORMULAS,
     ),
     Slip(
-        "M11",
+        "M81",
         HERE + "folding.py",
         "self.back |= dict.fromkeys(behind, scale)",
         "self.back |= dict.fromkeys(behind, abs(scale))",
         FOLDING,
     ),
     Slip(
-        "M12",
+        "M82",
         HERE + "folding.py",
         "and len(self.after[id(conv.output)]) == 1",
         "",

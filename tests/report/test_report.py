@@ -398,7 +398,8 @@ def schema_properties(config_class) -> dict:
     former = {old: json_schema(owners[new], new) for old, new in now.items()}
     versions = {"enum": [*range(1, FORMAT + 1)], "description": "1 or 2"}
     notes = {"type": "array", "items": {"type": "string"}, "description": "a list of texts"}
-    return {"format": versions, **settings, **former, "options": ANY_OPTIONS, "notes": notes}
+    recorded = {"notes": notes, "computed_on": {"type": "string", "description": "a text"}}
+    return {"format": versions, **settings, **former, "options": ANY_OPTIONS, **recorded}
 
 
 def test_the_schema_knows_every_setting_that_determines_a_run():
