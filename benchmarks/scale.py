@@ -136,7 +136,7 @@ def folders(folder: pathlib.Path, counts) -> None:
             trace = folder / "trace"
             before = ["strace", "-f", "-qq", "-e", "trace=openat,open", "-o", str(trace)]
             said = run(START, str(root), str(folder / f"list{count}"))
-            run(START, str(root), str(folder / f"list{count}-{start}"), before=before)
+            run(START, str(root), str(folder / f"traced{count}"), before=before)
             opened = sum(str(root) in line and ".png" in line for line in trace.read_text().splitlines())
             load, batch, memory = map(float, said.split()[-3:])
             print(f"{count:<9,} {start:<6} {load:6.2f} {batch:13.2f} {memory:21.0f} {opened:13}")

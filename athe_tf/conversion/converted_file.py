@@ -10,11 +10,9 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from athe_tf.conversion.torch_checkpoint import import_torch, write_safetensors
 from athe_tf.conversion.torch_weights import layout_of, to_torch
-from athe_tf.layers.cosine_dense import ANGULAR_CLIP, CosineDense
 from athe_tf.models.card import describe, write_card
 from athe_tf.utils.choices import EXPORT_SUFFIXES
 from athe_tf.utils.errors import InputError, check, check_choice
@@ -22,7 +20,7 @@ from athe_tf.utils.files import replacing
 from athe_tf.utils.registry import import_optional
 
 #: The formats of `convert`.
-FORMATS = tuple(name for name in EXPORT_SUFFIXES if name != "saved_model")
+FORMATS = tuple(name for name in EXPORT_SUFFIXES if EXPORT_SUFFIXES[name])
 
 
 def convert(
@@ -122,23 +120,11 @@ _WRITERS: dict[str, Callable[[keras.Model, pathlib.Path, Any], None]] = {
 }
 
 
-class ArctangentHead(CosineDense):
-    """An angular `CosineDense` without the arc cosine, which LiteRT does not have.
-
-    The angle is atan2(sqrt(1 - c²), c) for a cosine c.
-    """
-
-    def call(self, inputs):
-        limit = 1.0 - ANGULAR_CLIP
-        cosines = ops.clip(self.similarities(inputs), -limit, limit)
-        return -self.scale * ops.arctan2(ops.sqrt(1.0 - ops.square(cosines)), cosines)
-
-
 def convertible(net: keras.Model) -> keras.Model:
     """A copy of `net` that computes the same logits, up to rounding, with operations that convert.
 
     The normalization of the input becomes a `Rescaling`, whose numbers are part of the graph: the converter
-    to ONNX takes the numbers of a `Normalization` for inputs. An angular head becomes an `ArctangentHead`.
+    to ONNX takes the numbers of a `Normalization` for inputs. Layers in mixed precision compute in float32.
     """
     try:
         copy = keras.models.clone_model(net, clone_function=_copied)
@@ -157,9 +143,10 @@ def _copied(layer: keras.layers.Layer) -> keras.layers.Layer:
         mean, variance = (np.ravel(value).astype(float) for value in (layer.mean, layer.variance))
         std = np.sqrt(variance)
         return keras.layers.Rescaling((1 / std).tolist(), (-mean / std).tolist(), name=layer.name)
-    if isinstance(layer, CosineDense) and layer.angular:
-        return ArctangentHead.from_config(layer.get_config())
-    return type(layer).from_config(layer.get_config())
+    config = layer.get_config()
+    if isinstance(config.get("dtype"), (dict, keras.DTypePolicy)) and layer.dtype_policy.name != "float64":
+        config["dtype"] = "float32"
+    return type(layer).from_config(config)
 
 
 def _kept_weights(layer: keras.layers.Layer) -> list:

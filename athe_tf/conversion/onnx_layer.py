@@ -94,7 +94,9 @@ class OnnxLayer(keras.layers.Layer):
         batch = tf.shape(images)[0]
         known: dict[str, Any] = dict(self._constants)
         known |= {name: Value(tf.convert_to_tensor(weight)) for name, weight in self._weights.items()}
-        known |= {name: [-n * batch if n < 0 else n for n in sizes] for name, sizes in self.sizes.items()}
+        for name, sizes in self.sizes.items():
+            several = isinstance(sizes, (list, tuple))
+            known[name] = [-n * batch if n < 0 else n for n in sizes] if several else -sizes * batch
         known[self.images] = entered(images, self.channels_first, self.image_sizes, self.image_dtype)
         for node in self._nodes:
             results = compute(node, *(known[name] if name else None for name in node.inputs))

@@ -41,7 +41,7 @@ class LoweredGraph:
     Attributes:
         nodes: The operations that are left.
         constants: The arrays that they read.
-        sizes: Shapes that contain the batch: a negative entry counts how many times.
+        sizes: Shapes, and single sizes, that contain the batch: a negative number counts how many times.
         output: The name of the logits.
         classes: Their number.
         rows: Where rows of an image come before the batch on one axis, their number, by the name of the
@@ -50,7 +50,7 @@ class LoweredGraph:
 
     nodes: list[Node]
     constants: dict[str, np.ndarray]
-    sizes: dict[str, list[int]]
+    sizes: dict[str, Any]
     output: str
     classes: int = 0
     rows: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -214,11 +214,10 @@ def _emitted(node: Node, inputs: list, found: tuple, lowered: LoweredGraph) -> N
         node = dataclasses.replace(node, inputs=names, attributes={**node.attributes, "kernel_last": 1})
     for name, value in zip(node.inputs, inputs, strict=True):
         if isinstance(value, np.ndarray):
-            multiple = value.dtype.kind == "i" and value.size and value.ndim == 1 and value.size <= 8
-            if multiple and any(size and size % _BATCH == 0 for size in value.tolist()):
-                lowered.sizes[name] = [
-                    -(size // _BATCH) if size and size % _BATCH == 0 else size for size in value.tolist()
-                ]
+            sizes = np.ravel(value).tolist() if value.dtype.kind == "i" and value.size <= 8 else []
+            counts = [-(size // _BATCH) if size and size % _BATCH == 0 else size for size in sizes]
+            if value.ndim < 2 and counts != sizes:
+                lowered.sizes[name] = counts if value.ndim else counts[0]
             else:
                 lowered.constants[name] = value
     arrays = {name: value for name, value in node.attributes.items() if isinstance(value, np.ndarray)}

@@ -646,6 +646,8 @@ def _constant_of_shape(node: Node, shape):
 
 @operator("Range")
 def _range(node: Node, *bounds):
+    if any(tf.is_tensor(bound) for bound in bounds):  # up to the number of images
+        return Value(tf.range(*(tf.cast(bound, tf.int64) for bound in bounds)))
     start, limit, delta = (_constant(node, bound, "bounds") for bound in bounds)
     _bounded(node, [int(abs(limit - start) / max(abs(delta), 1e-12)) + 1])
     return Value(tf.constant(np.arange(start, limit, delta).astype(np.asarray(bounds[0]).dtype)))
@@ -739,10 +741,18 @@ def _unsqueeze(node: Node, x, axes=None):
 @operator("Gather")
 def _gather(node: Node, x, indices):
     axis = node.get("axis", 0) % len(shape_of(x))
-    node.require(not isinstance(indices, Value), "takes its indices from the image")
-    indices, size = np.asarray(indices), shape_of(x)[axis]
+    size = shape_of(x)[axis]
+    if isinstance(indices, Value):
+        return Value(tf.gather(first(x), first(indices), axis=axis))
+    indices = np.asarray(indices)
     node.require(size is not None or not (indices < 0).any(), "counts images of a batch from its end")
     return Value(tf.gather(first(x), np.where(indices < 0, indices + (size or 0), indices), axis=axis))
+
+
+@operator("GatherND")
+def _gather_places(node: Node, x, indices):
+    node.require(isinstance(indices, Value) or np.min(indices) >= 0, "counts from the end of an axis")
+    return Value(tf.gather_nd(first(x), first(indices), node.get("batch_dims", 0)))
 
 
 @operator("Pad")

@@ -17,7 +17,14 @@ import numpy as np
 import tensorflow as tf
 
 from athe_tf.data.encoded import EncodedSource, ImageDecoder
-from athe_tf.data.folder_layout import check_folder, image_files, in_threads, read_header
+from athe_tf.data.folder_layout import (
+    PARTS,
+    check_folder,
+    folder_and_share,
+    image_files,
+    in_threads,
+    read_header,
+)
 from athe_tf.data.images import chosen_part, parallel_map, without_autograph
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, hold_out
@@ -153,10 +160,11 @@ def load(
     name: str, *, validation_size, image_size, resize_size, streamed, skip_corrupt, only=None, cache=None
 ) -> Splits:
     """The splits of `name`, which is `"folder:PATH"`, with the arguments of `athe_tf.data.load`."""
-    folder = pathlib.Path(name.removeprefix("folder:")).expanduser()
-    classes = check_folder(folder)
+    classes = check_folder(name.removeprefix("folder:"))
+    folder, share = folder_and_share(name.removeprefix("folder:"))
     known = {} if cache is None else _read_cache(cache, folder)
-    found, known["listed"] = image_files(folder, classes, known.get("listed"))
+    found, known["listed"] = image_files(folder, classes, known.get("listed"), (".",) if share else PARTS)
+    found = _divided(*found["."], share) if share else found
     needed = [*found] if only is None else [only if only in found else "train"]
     if skip_corrupt:
         found = _without_corrupt(name, found, needed, known)
@@ -201,6 +209,17 @@ def load(
     if cache is not None:
         _write_cache(cache, folder, known)
     return from_sets(name, sets, len(classes), classes, statistics)
+
+
+def _divided(paths: list[str], labels: np.ndarray, share: float) -> dict[str, tuple[list[str], np.ndarray]]:
+    """The same share of each class for testing, at least one image, and always the same ones."""
+    tested = np.zeros(len(paths), bool)
+    for label in np.unique(labels):
+        places = np.flatnonzero(labels == label)
+        order = np.random.RandomState(label).permutation(places)
+        tested[order[: max(1, round(share * len(places)))]] = True
+    parts = {"train": np.flatnonzero(~tested), "test": np.flatnonzero(tested)}
+    return {part: ([paths[i] for i in chosen], labels[chosen]) for part, chosen in parts.items()}
 
 
 def _read_cache(path, folder: pathlib.Path) -> dict:

@@ -4,12 +4,14 @@
     PATH/train/bee/2.png     PATH/test/bee/8.jpg
 
 The folders below `train` name the classes, in alphabetical order. `validation` is optional, and so is `train`
-for a set that is used for testing only. Files are PNG or JPEG; others are ignored.
+for a set that is used for testing only. Files are PNG or JPEG; others are ignored. `folder:PATH:test=0.2`
+divides PATH/ant/1.png, PATH/bee/2.png and so on: a fifth of each class is for testing.
 """
 
 import contextlib
 import os
 import pathlib
+import re
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -49,9 +51,17 @@ THREADS = 32
 SETTLED = 2.0
 
 
-def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
+def folder_and_share(path: str) -> tuple[pathlib.Path, float]:
+    """The folder, and which share of its images is for testing; 0 if the folder is divided itself."""
+    found = re.fullmatch(r"(.+):test=(0?\.\d+)", path)
+    share = float(found[2]) if found else 0.0
+    check(not found or share > 0, f"The share of test images must be larger than 0. Received: {path}.")
+    return pathlib.Path(found[1] if found else path).expanduser(), share
+
+
+def check_folder(path: str) -> tuple[str, ...]:
     """The names of the classes; raises `InputError` unless `path` has the folders of a data set."""
-    folder = pathlib.Path(path).expanduser()
+    folder, share = folder_and_share(path)
     try:
         is_folder = folder.is_dir()
     except (OSError, ValueError) as error:
@@ -63,11 +73,15 @@ def check_folder(path: str | pathlib.Path) -> tuple[str, ...]:
     )
     present = [part for part in PARTS if (folder / part).is_dir()]
     check(
-        "test" in present,
+        ("test" in present) != bool(share),
         f"The folder {folder} has no test images. Expected folders `train` and `test` with a folder of "
-        f"images for each class. Received: {subfolders(folder)[:5]}.",
+        f"images for each class. Received: {subfolders(folder)[:5]}. If these are the classes, divide them: "
+        f"folder:{folder}:test=0.2."
+        if not share
+        else f"The folder {folder} has test images already. Received: {path}. Leave :test={share:g} out.",
     )
-    classes = subfolders(folder / ("train" if "train" in present else "test"))
+    present = [""] if share else present
+    classes = subfolders(folder / ("train" if "train" in present else present[-1]))
     check(
         len(classes) >= 2,
         f"A classifier needs at least 2 classes. Expected a folder of images for each in "

@@ -34,7 +34,9 @@ def load(
     (1197, 200, 400, 10)
 
     Args:
-        name: `"digits"`, `"npz:PATH"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set.
+        name: `"digits"`, `"npz:PATH"`, `"folder:PATH"`, or the name of a TensorFlow Datasets set, with
+            `:split` if another of its splits than the usual one is to be tested, such as `"cifar10:train"`.
+            `"folder:PATH:test=0.2"` divides a folder of classes: a fifth of each, always the same, is tested.
         data_dir: Where TensorFlow Datasets keeps its data. Defaults to its own default. A set that is
             not there is downloaded. Use only folders that you trust: their files name Python classes, of
             which only TFDS' own features are loaded.
@@ -79,12 +81,11 @@ def load(
         "Received: streamed=True. Leave `streamed` out.",
     )
     if name == "digits":
-        return from_arrays(name, npz.read(DIGITS), class_names=tuple("0123456789"), **sizes)
+        return from_arrays(name, npz.read(DIGITS)[0], class_names=tuple("0123456789"), **sizes)
     if name.startswith("npz:"):
         path = name.removeprefix("npz:")
-        return from_arrays(
-            name, npz.read(path, only), **sizes, num_classes=npz.count_of_classes(path) if only else None
-        )
+        parts, names = npz.read(path, only)
+        return from_arrays(name, parts, **sizes, num_classes=npz.count_of_classes(path), class_names=names)
     if name.startswith("folder:"):
         return folder.load(
             name, **sizes, streamed=streamed, skip_corrupt=skip_corrupt, only=only, cache=cache

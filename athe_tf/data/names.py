@@ -18,8 +18,10 @@ WELL_KNOWN = tuple(sorted(_GRAY + _SMALL + _IMAGENET + _IMAGENET_TESTS + _PHOTOG
 
 LOCAL = ("digits", "npz:PATH", "folder:PATH")
 
-# name, name/config, name:version, name/config:version
-_TFDS_NAME = re.compile(r"[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2})?")
+# name, name/config, name:version, name/config:version; and after each of them :split
+_TFDS_NAME = re.compile(
+    r"(?P<set>[a-z][a-z0-9_]*(/[^/:\s]+)?(:(\d+|\*)(\.(\d+|\*)){0,2})?)(:(?P<split>[A-Za-z_]\w*(\[[^\]]*\])?))?"
+)
 
 
 #: Augmentations that crop the original of an image, so that it should not be resized before.
@@ -67,6 +69,12 @@ def check_name(name: str, *, data_dir: str | pathlib.Path | None = None) -> None
 def base_name(name: str) -> str:
     """`"cifar10"` of `"cifar10/config:3.0.2"`."""
     return re.split("[/:]", name)[0]
+
+
+def set_and_split(name: str) -> tuple[str, str | None]:
+    """`("cifar10:3.0.2", "train[:100]")` of `"cifar10:3.0.2:train[:100]"`, a set and which part is tested."""
+    found = _TFDS_NAME.fullmatch(name)
+    return (found["set"], found["split"]) if found else (name, None)
 
 
 def in_memory_only(name: str) -> bool:

@@ -3,7 +3,8 @@
     np.savez("mine.npz", x_train=..., y_train=..., x_test=..., y_test=...)
 
 Images are `[N, H, W, C]` or `[N, H, W]`, uint8 or float in [0, 1]; labels are integers `0..L-1`, `[N]` or
-`[N, 1]`. `x_validation` and `y_validation` are optional. Extra training images (see `with_extra`) are an
+`[N, 1]`. `x_validation` and `y_validation` are optional, and so are the training images of a set that is used
+for testing only; `class_names` are the names of the classes. Extra training images (see `with_extra`) are an
 archive with `image` and `label`. NumPy only: files can be checked before TensorFlow starts, and what an
 archive of unknown origin declares is checked before anything is read into memory.
 """
@@ -149,13 +150,20 @@ def check_file(path: str | pathlib.Path) -> None:
     """Raises `InputError` unless `path` is an archive of a data set, by its keys, headers and labels."""
     with Archive(path) as archive:
         _check_keys(archive)
+        names = _class_names(archive)
         sizes = {part: _check_declared_images(archive, f"x_{part}") for part in _parts_of(archive)}
+        classes = len(names) if names else None
         for part, size in sizes.items():
             labels = _labels(archive, f"y_{part}")
             rules.check_labels(labels, size, f"y_{part}")
             if part == "train":
                 classes = rules.count_classes(labels, f"y_{part}")
             rules.check_classes(labels, classes, f"y_{part}", rules.SAME_CLASSES)
+        check(
+            not names or len(names) == classes,
+            f"The data file {archive.path} has {len(names or ())} `class_names` for {classes} classes. Save "
+            "one name per class.",
+        )
 
 
 def extra_arrays(path: str | pathlib.Path, labelled_by_model: bool) -> list[np.ndarray]:
@@ -203,33 +211,42 @@ def check_extra_file(path: str | pathlib.Path, labelled_by_model: bool) -> None:
     )
 
 
-def read(path: str | pathlib.Path, only: str | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The arrays of an archive that passes `check_file`: `{"train": (images, labels), ...}`.
+def read(
+    path: str | pathlib.Path, only: str | None = None
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], tuple[str, ...] | None]:
+    """The arrays of an archive that passes `check_file`, `{"train": (images, labels), ...}`, and the names of
+    its classes, or `None`.
 
     Images are `[N, H, W, C]`. With `only`, they are those of one split (of `train` if that has to be held
     out), and a memory map where the archive is not compressed.
     """
     with Archive(path) as archive:
-        parts = _parts_of(archive)
-        chosen = [only] if only in parts else ["train"]
+        known = _parts_of(archive)
+        chosen = [only] if only in known else ["train"]
         if only is None:
-            images = {part: archive.read(f"x_{part}") for part in parts}
+            images = {part: archive.read(f"x_{part}") for part in known}
         else:
             images = {part: archive.map(f"x_{part}") for part in chosen}
-        return {
+        parts = {
             part: (x[..., np.newaxis] if x.ndim == 3 else x, _labels(archive, f"y_{part}"))
             for part, x in images.items()
         }
+        return parts, _class_names(archive)
+
+
+def _class_names(archive: Archive) -> tuple[str, ...] | None:
+    return tuple(map(str, np.ravel(archive.read("class_names")))) if "class_names" in archive.names else None
 
 
 def _check_keys(archive: Archive) -> None:
     validated = any(key in archive.names for key in _VALIDATION_KEYS)
-    wanted = KEYS + _VALIDATION_KEYS if validated else KEYS
+    tested = not any(key in archive.names for key in (*KEYS[:2], *_VALIDATION_KEYS))
+    wanted = KEYS[2:] if tested else KEYS + _VALIDATION_KEYS if validated else KEYS
     missing = [key for key in wanted if key not in archive.names]
     if missing:
         raise InputError(
             f"The data file {archive.path} lacks {missing}. Expected the keys {list(KEYS)} and, optionally, "
-            f"{list(_VALIDATION_KEYS)}. Received: {archive.names}."
+            f"{list(_VALIDATION_KEYS)}; for testing only, {list(KEYS[2:])}. Received: {archive.names}."
         )
 
 
@@ -251,7 +268,10 @@ def _check_declared_images(archive: Archive, key: str) -> int:
 def count_of_classes(path: str | pathlib.Path) -> int:
     """The number of classes of an archive."""
     with Archive(path) as archive:
-        return rules.count_classes(_labels(archive, "y_train"), "y_train")
+        if "y_train" in archive.names:
+            return rules.count_classes(_labels(archive, "y_train"), "y_train")
+        # For testing only: classes without an image are not known, unless they have names.
+        return len(_class_names(archive) or ()) or max(2, int(_labels(archive, "y_test").max()) + 1)
 
 
 def _labels(archive: Archive, key: str) -> np.ndarray:

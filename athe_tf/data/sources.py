@@ -2,7 +2,7 @@
 
 import pathlib
 
-from athe_tf.data.folder_layout import PARTS, SUFFIXES
+from athe_tf.data.folder_layout import PARTS, SUFFIXES, folder_and_share
 from athe_tf.data.names import base_name, in_memory_only
 from athe_tf.utils.digests import file_digest, text_digest
 
@@ -32,8 +32,9 @@ def source_fingerprint(name: str, data_dir: str | pathlib.Path | None = None) ->
         path = pathlib.Path(name.removeprefix("npz:"))
         return file_digest(path) if path.is_file() else None
     if name.startswith("folder:"):
-        folder = pathlib.Path(name.removeprefix("folder:"))
+        folder, share = folder_and_share(name.removeprefix("folder:"))
         found = [path for part in PARTS for path in folder.glob(f"{part}/*/*")]
+        found = list(folder.glob("*/*")) if share else found
         found = [path for path in found if path.suffix.lower() in SUFFIXES and path.name[0] != "."]
     elif data_dir is None or in_memory_only(name):
         return None

@@ -14,7 +14,7 @@ import tensorflow_datasets as tfds
 
 from athe_tf.data.encoded import ImageDecoder
 from athe_tf.data.images import parallel_map
-from athe_tf.data.names import base_name, unknown_data_set
+from athe_tf.data.names import base_name, set_and_split, unknown_data_set
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, held_out_size
 from athe_tf.data.streamed import Files, StreamedSet
@@ -90,7 +90,7 @@ def _load(name, builder, keys, image_shape, validation_size, sizes, streamed, on
 def _builder(name, data_dir):
     check_features(data_dir or tfds.core.constants.DATA_DIR, base_name(name))
     try:
-        return tfds.builder(name, data_dir=data_dir)
+        return tfds.builder(set_and_split(name)[0], data_dir=data_dir)
     except tfds.core.DatasetNotFoundError as error:
         known = tfds.list_builders(with_community_datasets=False)
         raise unknown_data_set(name, ("digits", *known)) from error
@@ -171,7 +171,11 @@ def _check_reachable(builder) -> None:
 def _parts(name, builder, keys):
     """From our splits to the set's own, such as `{"train": "train", "test": "validation"}`."""
     # A mocked builder has no record of its splits; these are the usual ones.
-    splits = tuple(builder.info.splits) or ("train", "test")
+    splits, chosen = tuple(builder.info.splits) or ("train", "test"), set_and_split(name)[1]
+    if chosen is not None:
+        known = chosen.partition("[")[0] in splits
+        check(known, f"The data set '{name}' has no split '{chosen}'. Expected one of {list(splits)}.")
+        return {"test": chosen}
     parts = {"train": "train"} if "train" in splits else {}
     tests = [part for part in ("test", "validation") if part in splits]
     # ImageNet's test images have the label -1.

@@ -11,7 +11,7 @@ from athe_tf.utils.choices import WEIGHT_NORMS
 from athe_tf.utils.errors import InputError, check, check_choice, check_integer
 from athe_tf.utils.keras_compat import attach, attached
 
-# cos is kept this far from +-1 before arccos, whose slope is infinite there.
+# cos is kept this far from +-1, where the slope of the angle is infinite.
 ANGULAR_CLIP = 1e-6
 # PyTorch's `normalize` divides by max(norm, 1e-12); this is its square.
 SMALLEST_SQUARED_NORM = 1e-24
@@ -192,7 +192,9 @@ class CosineDense(keras.layers.Layer):
         similarities = self.similarities(inputs)
         if self.angular:
             limit = 1.0 - ANGULAR_CLIP
-            similarities = -ops.arccos(ops.clip(similarities, -limit, limit))
+            cosines = ops.clip(similarities, -limit, limit)
+            # The arc cosine, by operations that every converter has.
+            similarities = -ops.arctan2(ops.sqrt((1.0 - cosines) * (1.0 + cosines)), cosines)
         logits = self.scale * similarities
         attach(logits, _HEAD, self._origin())
         return logits

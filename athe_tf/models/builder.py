@@ -120,6 +120,21 @@ def call_builder(build: Callable, num_classes: int | None, input_shape: tuple[in
     return build(**{name: value for name, value in known.items() if takes_all or name in takes})
 
 
+def is_builder(function) -> bool:
+    """Whether a function asks for nothing but what a builder of models gets, and so for no images.
+
+    Example:
+
+    >>> is_builder(lambda num_classes, input_shape: None), is_builder(lambda images: images)
+    (True, False)
+    """
+    if not inspect.isroutine(function):
+        return False
+    takes = inspect.signature(function).parameters.values()
+    needed = {one.name for one in takes if one.default is one.empty and one.kind is not one.VAR_KEYWORD}
+    return needed <= {"num_classes", "input_shape"}
+
+
 def _normalized(images, mean: Statistics | None, std: Statistics | None):
     if mean is None and std is None:
         return images

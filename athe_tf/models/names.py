@@ -40,14 +40,14 @@ FAMILIES = Registry(
 def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     """Splits a model's name into its family and its sizes, or raises `InputError`.
 
-    A name of the form `module:function` is its own family, and nothing is imported.
+    A name of the form `module:function` or `FILE.keras` is its own family, and nothing is imported or read.
 
     Example:
 
     >>> parse_name("wrn-34-10")
     ('wrn', {'depth': 34, 'widen': 10})
     """
-    if is_import_path(name):
+    if is_import_path(name) or is_file(name):
         return name, {}
     if deep := re.fullmatch(r"resnet(50|101|152)(_denoise)?", name):
         return "bottleneck", {"depth": int(deep[1])} | ({"denoise": True} if deep[2] else {})
@@ -68,8 +68,13 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     raise unknown_name("model", name, NAMES)
 
 
+def is_file(name: str) -> bool:
+    """Whether a model is named by its `.keras` file."""
+    return name.endswith(".keras")
+
+
 def check_name(name: str) -> None:
-    """Raises `InputError` unless `name` is a model or has the form `module:function`."""
+    """Raises `InputError` unless `name` is a model, a file, or has the form `module:function`."""
     parse_name(name)
 
 

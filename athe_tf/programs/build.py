@@ -11,6 +11,7 @@ from athe_tf.data.names import CROPS_ORIGINALS, in_memory_only
 from athe_tf.distribution import Distribution
 from athe_tf.layers.batch_norm import synchronize
 from athe_tf.models.card import describe
+from athe_tf.models.names import HEADS, is_file
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.config.fields import picked
 from athe_tf.programs.precision import check_precision
@@ -49,7 +50,17 @@ def make_net(config: TrainConfig, splits) -> keras.Model:
     if config.standardize:
         settings |= {"mean": splits.mean, "std": splits.std}
     with dtype_policy(config.precision):
-        net = models.build(config.model, num_classes=splits.num_classes, **settings)
+        if is_file(config.model):
+            net = with_head(load_model(find_initial_model(config.model)), config)
+            found = *net.input_shape[1:], net.output_shape[-1]
+            check(
+                found == (*splits.image_shape, splits.num_classes),
+                f"The model '{config.model}' takes images of shape {found[:-1]} and has {found[-1]} classes. "
+                f"Expected, for '{config.dataset}': {splits.image_shape} and {splits.num_classes}. Use "
+                "--image_size, or another model.",
+            )
+        else:
+            net = models.build(config.model, num_classes=splits.num_classes, **settings)
         if config.input_range:
             net = models.with_input_range(net, config.input_range)
     if config.freeze is not None:
@@ -66,6 +77,22 @@ def dtype_policy(name: str):
         yield
     finally:
         keras.config.set_dtype_policy(before)
+
+
+def with_head(net: keras.Model, config: TrainConfig) -> keras.Model:
+    """A model of a file with the head of the settings: a linear one becomes a hypersphere if they say so."""
+    card = describe(net)
+    head, scale = (card["head"], card["scale"]) if card["head"] in HEADS else ("linear", None)
+    if head == "linear" and config.head in ("he", "mhe"):
+        return models.to_hypersphere(net, config.scale, config.head == "mhe", config.weight_norm)
+    has = f"The head of the model '{net.name}' is {head}"
+    check(head == config.head, f"{has}. Received: --head={config.head}. Use --head={head}.")
+    if head != "linear":
+        check(
+            scale == config.scale,
+            f"{has} with the scale {scale:g}. Received: --scale={config.scale:g}. Use --scale={scale:g}.",
+        )
+    return net
 
 
 def make_attack(config: TrainConfig):
@@ -189,10 +216,12 @@ def epoch_batches(config: TrainConfig, splits, epoch: int, distribution: Distrib
     return itertools.islice(distribution.train_dataset(splits.train, **settings), steps)
 
 
-def start_from(trainer, path: str) -> None:
+def start_from(trainer, config: TrainConfig) -> None:
     """Gives the trainer's classifier, and its average, the weights of a model of the same architecture."""
-    file = find_initial_model(path)
+    file = find_initial_model(str(config.initial_model))
     source = load_model(file)
+    if config.head in ("he", "mhe") and describe(source)["head"] == "linear":
+        source = with_head(source, config)
     difference = first_difference(signature(trainer.net), signature(source))
     check(
         difference is None,

@@ -107,7 +107,8 @@ class Flag:
         if self.kind is bool:
             flags.DEFINE_boolean(self.name, None, self.help, flag_values=values)
             return
-        read = parse_number if self.item is float else str
+        readers: dict[type, Callable] = {float: parse_number, int: _integer}
+        read = readers.get(self.item, str)
         parsers: dict[type, flags.ArgumentParser] = {
             int: _Parser(_integer, "int", "a whole number"),
             float: _Parser(parse_number, "number", "a number such as 0.031 or 8/255"),

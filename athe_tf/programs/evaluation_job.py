@@ -68,7 +68,10 @@ class EvaluationJob:
                 f"--model={config.model}. Use --distribution=one.",
             )
             several = {"from_keras": functools.partial(replicated_victim, devices=self.devices)}
+        with warnings_as_lines("bin/evaluate"):
+            self.images, splits = load_images(config, config.split)
         inputs = picked(config, "input_range", "mean", "std")
+        inputs["data"] = splits.num_classes, splits.image_shape
         self.victim = open_model(config.model, **inputs, **several).victim
         reason = self.victim.facts.get("not_converted")
         check(
@@ -76,9 +79,7 @@ class EvaluationJob:
             f"{reason} Without it, '{config.model}' has no gradients: give --parent, or name attacks that "
             "need outputs only, such as --attacks=square-1000,rays-1000.",
         )
-        with warnings_as_lines("bin/evaluate"):
-            self.images, splits = load_images(config, config.split)
-        self.num_classes, self.class_names = splits.num_classes, splits.class_names
+        self.num_classes, self.class_names = splits.num_classes, config.class_names or splits.class_names
         of_model, of_images = self.victim.num_classes, self.num_classes
         check(
             of_model is None or of_images <= of_model,
@@ -90,6 +91,14 @@ class EvaluationJob:
             f"The model '{config.model}' has {of_model} classes, and '{config.dataset}' has {of_images}, "
             "whose folders number the labels. Add the folders of the other classes; those of `test` may be "
             "empty if there is no `train`.",
+        )
+        if splits.train is None and splits.class_names is None:
+            # Images for testing only need not show every class.
+            self.num_classes = of_model or of_images
+        check(
+            len(config.class_names) in (0, self.num_classes),
+            f"--class_names names each class once. Expected {self.num_classes} names. Received: "
+            f"--class_names={','.join(config.class_names)}. Give one per class, in the order of the labels.",
         )
         others = [name for name in config.substitutes if name != config.model]
         self.substitutes = {name: open_model(name).victim for name in others}

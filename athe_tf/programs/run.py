@@ -75,7 +75,7 @@ def train(
         with distribution.scope():
             trainer = make_trainer(config, splits)
             if config.initial_model is not None and not workdir.backup.exists():
-                start_from(trainer, config.initial_model)
+                start_from(trainer, config)
         return Run(config, splits, workdir, bar, write, distribution, trainer).train()
 
 

@@ -8,6 +8,7 @@ import textwrap
 from absl import flags
 
 from athe_tf.distribution.settings import DistributionSettings
+from athe_tf.models.names import is_file
 from athe_tf.programs.accelerators import DEVICE, planned_device
 from athe_tf.programs.command_line import Flag, Program, flags_of, print_line, warn_user, warnings_as_lines
 from athe_tf.programs.config import TrainConfig
@@ -85,6 +86,8 @@ def action(config: TrainConfig, extra: dict) -> int:
     settings, device = config.distribution_settings().resolve(), planned_device(extra)
     if config.tensorboard:
         import_optional("tensorboard", NEEDED)
+    if is_file(config.model):
+        find_initial_model(config.model)
     if config.initial_model is not None and not workdir.backup.exists():
         find_initial_model(config.initial_model)
     if extra["plan"]:

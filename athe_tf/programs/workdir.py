@@ -199,8 +199,8 @@ def find_initial_model(path: str) -> pathlib.Path:
     found = find_model(path) if path else pathlib.Path()
     check(
         found.suffix == ".keras",
-        "Training can start from the weights of a .keras file or of a run. "
-        f"Received: --initial_model={path}. Give the folder of the run, or its best.keras.",
+        "Training can start from a .keras file or from a run. "
+        f"Received: '{path}'. Give the folder of the run, or its best.keras.",
     )
     return found
 

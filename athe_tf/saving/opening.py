@@ -9,12 +9,14 @@ import keras
 
 from athe_tf.conversion.runtime_model import open_runtime_model
 from athe_tf.models.adapters import with_input_range
+from athe_tf.models.builder import call_builder, is_builder
 from athe_tf.models.features import known_graph
 from athe_tf.models.victim import Victim, in_range, victim_of
 from athe_tf.saving.keras_file import load_model
 from athe_tf.saving.names import find_model, is_imported
 from athe_tf.saving.saved_model import saved_model_victim
 from athe_tf.utils.choices import RUNTIME_SUFFIXES, check_statistics
+from athe_tf.utils.errors import check
 from athe_tf.utils.registry import import_object
 
 
@@ -56,6 +58,7 @@ def open_model(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
     num_classes: int | None = None,
+    data: tuple[int, tuple[int, ...]] | None = None,
     from_keras: Callable[[keras.Model], Victim] = victim_of,
 ) -> OpenedModel:
     """Opens a model: a file, a folder, a name, or an object.
@@ -77,11 +80,13 @@ def open_model(
             Defaults to `()`: it normalizes them itself.
         std: Their standard deviation; goes with `mean`.
         num_classes: For callables, which do not say it themselves.
+        data: The number of classes and the shape of images, for a `module:function` that builds a Keras
+            model with these, or without arguments. Defaults to `None`: not known.
         from_keras: Makes a victim of a Keras model. Defaults to one in inference mode.
     """
     found = model
     if isinstance(model, (str, pathlib.Path)):
-        found = import_object(str(model), "model") if is_imported(model) else _read(find_model(model))
+        found = _imported(str(model), data) if is_imported(model) else _read(find_model(model))
     net = found if isinstance(found, keras.Model) else None
     check_statistics(mean, std)
     outside = bool(input_range or mean)
@@ -94,6 +99,20 @@ def open_model(
         if statistics:
             victim.facts = victim.facts | {"normalization": statistics}
     return OpenedModel(model, victim, net)
+
+
+def _imported(name: str, data) -> Any:
+    """What `module:function` names; what it returns, if it builds a Keras model."""
+    found = import_object(name, "model")
+    if not is_builder(found):
+        return found
+    net = call_builder(found, *(data or (None, None)))
+    check(
+        isinstance(net, keras.Model),
+        f"The function '{name}' takes no images. Expected: a function from images to logits, or one that "
+        f"returns a `keras.Model`. Received: {net!r}.",
+    )
+    return net
 
 
 def _read(path: pathlib.Path) -> keras.Model | Victim:

@@ -25,6 +25,7 @@ EXPORT_SUFFIXES: dict[str, tuple[str, ...]] = {
     "onnx": (".onnx",),
     "litert": (".tflite",),
     "litert_int8": (".tflite",),
+    "vnnlib": (),
 }
 #: The names of files that run in another runtime than TensorFlow end with these.
 RUNTIME_SUFFIXES = (".onnx", ".tflite")

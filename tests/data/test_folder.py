@@ -49,6 +49,23 @@ def test_folders_are_classes_in_alphabetical_order(root):
     assert sorted(seen.tolist()) == [0, 1, 2, 3, 4, 5, 100, 101, 102, 103, 104, 105]
 
 
+def test_a_folder_that_is_not_divided_is_divided_if_asked(tmp_path):
+    for name, count in (("ant", 10), ("bee", 5)):
+        for place in range(count):
+            write(tmp_path / name / f"{place}.png", numbered(10 * (name == "bee") + place))
+    first, second = (data.load(f"folder:{tmp_path}:test=0.2", validation_size=0) for _ in range(2))
+    # A fifth of each class, always the same images, and each image once.
+    assert np.bincount(first.test.labels).tolist() == [2, 1] and first.class_names == ("ant", "bee")
+    np.testing.assert_array_equal(first.test.images, second.test.images)
+    seen = np.concatenate([first.train.images, first.test.images])[:, 0, 0, 0]
+    assert sorted(seen.tolist()) == list(range(15))
+    with pytest.raises(InputError, match=r"has no test images.*divide them: folder:.*:test=0.2"):
+        data.load(f"folder:{tmp_path}")
+    (tmp_path / "test").mkdir()
+    with pytest.raises(InputError, match="has test images already.*Leave :test=0.2 out"):
+        data.load(f"folder:{tmp_path}:test=0.2")
+
+
 def test_validation_images_of_its_own(root):
     write(root / "validation" / "bee" / "x.png", numbered(7))
     splits = data.load(f"folder:{root}")

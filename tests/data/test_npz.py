@@ -92,6 +92,20 @@ def test_gray_images_get_a_channel_and_columns_of_labels_are_flattened(tmp_path)
     assert splits.train.images.dtype == np.float32 and splits.train.labels.shape == (54,)
 
 
+def test_test_images_are_enough_and_classes_may_have_names(tmp_path):
+    alone = good(x_train=None, y_train=None, y_test=np.arange(20) % 4 + 1)
+    splits = data.load(save(tmp_path, alone))
+    assert splits.train is None and splits.validation is None and len(splits.test) == 20
+    assert splits.num_classes == 5 and splits.class_names is None
+    named = {**alone, "class_names": np.array(list("abcdefg"))}
+    splits = data.load(save(tmp_path, named))
+    assert splits.num_classes == 7 and splits.class_names == tuple("abcdefg")
+    with pytest.raises(InputError, match=r"3 `class_names`|Labels must be integers in 0..2 with 3 classes"):
+        data.load(save(tmp_path, {**alone, "class_names": np.array(list("abc"))}))
+    with pytest.raises(InputError, match="has 2 `class_names` for 3 classes. Save one name per class"):
+        data.load(save(tmp_path, good(class_names=np.array(["a", "b"]))))
+
+
 IMAGES = np.zeros([60, 6, 5, 3], np.uint8)
 
 

@@ -256,6 +256,16 @@ def test_a_host_that_does_not_answer_is_named_before_tfds_goes_on_trying(tmp_pat
         data.load("cifar10", data_dir=tmp_path)
 
 
+def test_a_split_may_be_named_and_is_what_is_tested(root):
+    splits = data.load("three_insects:train[:5]", data_dir=root)
+    assert splits.train is None and splits.validation is None and splits.num_classes == 3
+    images, labels = numbered(5)
+    np.testing.assert_array_equal(splits.test.images, images)
+    np.testing.assert_array_equal(splits.test.labels, labels)
+    with pytest.raises(InputError, match=r"has no split 'tset'. Expected one of \['train', 'test'\]"):
+        data.load("three_insects:tset", data_dir=root)
+
+
 def test_mocked_sets_load_with_the_constants_of_the_literature(tmp_path, network):
     with tfds.testing.mock_data(num_examples=40):
         splits = data.load("cifar10", data_dir=tmp_path)

@@ -41,6 +41,24 @@ def test_angular_output_is_minus_scale_times_the_angle():
     np.testing.assert_allclose(layer(FEATURES), expected, rtol=1e-5)
 
 
+def test_the_angle_and_its_gradient_are_those_of_the_arc_cosine():
+    # Two classes on the axes: the features decide the cosines.
+    layer = CosineDense(2, scale=1.0, angular=True)
+    layer.build((None, 2))
+    layer.kernel.assign(np.eye(2))
+    angles = np.linspace(0.002, np.pi - 0.002, 999)
+    features = tf.constant(np.stack([np.cos(angles), np.sin(angles)], 1), tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        found = -layer(features)[:, 0]
+    np.testing.assert_allclose(found, angles, atol=2e-4)  # the cosine of a small angle is rounded
+    np.testing.assert_allclose(found[100:-100], angles[100:-100], atol=1e-6)
+    # The angle grows by as much as the features turn.
+    turn = np.stack([-np.sin(angles), np.cos(angles)], 1)
+    slope = (tape.gradient(found, features).numpy() * turn).sum(axis=1)
+    np.testing.assert_allclose(slope[100:-100], 1, atol=3e-6)
+
+
 @pytest.mark.parametrize("angular", [False, True])
 def test_lengths_of_features_and_weights_do_not_matter(angular):
     layer = built(scale=1.0, angular=angular)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import athe_tf
+from athe_tf.programs.build import make_net
 from athe_tf.programs.config import TrainConfig
 from athe_tf.programs.run import train
 from athe_tf.programs.workdir import Workdir
@@ -16,6 +17,7 @@ from tests.small_runs import (
     assert_equal_weights,
     get_weights,
     small_cnn_of_one_layer,
+    tiny_net,
     tiny_splits,
 )
 
@@ -76,3 +78,46 @@ def test_a_model_that_does_not_fit_is_refused_and_nothing_is_written(changes, me
     with pytest.raises(InputError, match=message):
         trained(tmp_path / "run", **{"initial_model": str(first)} | changes)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_linear_head_becomes_a_hypersphere_on_the_way(tmp_path):
+    trained(tmp_path / "linear", head="linear", ema=0.0)
+    run = trained(tmp_path / "run", initial_model=str(tmp_path / "linear"), learning_rate=1e-9, ema=0.0)
+    linear = athe_tf.load_model(tmp_path / "linear" / "best.keras")
+    assert run.net.layers[-1].scale == 15.0
+    for one, other in zip(run.net.trainable_variables, linear.trainable_variables, strict=False):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def net_of_file(path, head="linear", shape=(8, 8, 1), **changes):
+    settings = {"model": str(path), "head": head, "ema": 0.0} | changes
+    splits = dataclasses.replace(tiny_splits(), image_shape=shape)
+    return make_net(dataclasses.replace(CONFIG, **settings), splits)
+
+
+def test_a_model_is_a_file_with_its_layers_and_weights(tmp_path):
+    mine = tiny_net("linear")
+    mine.save(tmp_path / "mine.keras")
+    net = net_of_file(tmp_path / "mine.keras")
+    assert_equal_weights(get_weights(net), get_weights(mine))
+    images = np.random.default_rng(0).random([4, 8, 8, 1], "float32")
+    np.testing.assert_array_equal(net(images), mine(images))
+    sphere = net_of_file(tmp_path / "mine.keras", head="mhe", scale=7.0)
+    assert sphere.layers[-1].angular and sphere.layers[-1].scale == 7.0
+    assert_equal_weights(get_weights(sphere)[:-1], get_weights(mine)[:-2])
+    scaled = net_of_file(tmp_path / "mine.keras", input_range=(0.0, 255.0))
+    np.testing.assert_allclose(scaled(images), mine(255 * images), rtol=1e-5)
+
+
+def test_a_file_that_does_not_fit_is_refused(tmp_path):
+    tiny_net("he").save(tmp_path / "sphere.keras")
+    for changes, message in (
+        ({}, "The head of the model '.*' is he. Received: --head=linear. Use --head=he"),
+        ({"head": "he", "scale": 10.0}, "with the scale 15. Received: --scale=10. Use --scale=15"),
+        ({"head": "he", "shape": (9, 9, 3)}, r"has 4 classes. Expected, for 'digits': \(9, 9, 3\) and 4"),
+        ({"activation": "silu"}, "are used as they are. Received: --activation=silu. Leave --activation out"),
+    ):
+        with pytest.raises(InputError, match=message):
+            net_of_file(tmp_path / "sphere.keras", **changes)
+    with pytest.raises(InputError, match="There is no model at"):
+        net_of_file(tmp_path / "none.keras")

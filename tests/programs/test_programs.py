@@ -53,8 +53,8 @@ def refused(name, *flags, by=program):
         ([f"--seed={2**31}"], re.escape("--seed must lie in [0, 2147483648). Received: --seed=2147483648")),
         (["--nosync_batchnorm"], "Did you mean 'nosync_batch_norm'"),
         (["--initial_model=runs/nothing"], "There is no model at 'runs/nothing'"),
-        (["--initial_model="], "a .keras file or of a run. Received: --initial_model="),
-        (["--initial_model=README.md"], "Received: --initial_model=README.md. Give the folder of the run"),
+        (["--initial_model="], "a .keras file or from a run. Received: ''"),
+        (["--initial_model=README.md"], "Received: 'README.md'. Give the folder of the run"),
         (["epochs=3"], "Unexpected argument 'epochs=3'"),
     ],
 )

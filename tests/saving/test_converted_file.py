@@ -128,3 +128,24 @@ def test_a_model_without_a_counterpart_in_pytorch_is_refused(tmp_path):
     net = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
     with pytest.raises(InputError, match="has the layers of no known PyTorch network. Known: wide ResNet"):
         convert(net, tmp_path / "net.safetensors", "torch")
+
+
+def test_a_plain_export_of_an_angular_head_converts(tmp_path):
+    net = athe_tf.models.build("small_cnn", 4, head="mhe", input_shape=X.shape[1:])
+    net.export(tmp_path / "plain", verbose=False)
+    content = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "plain")).convert()
+    (tmp_path / "net.tflite").write_bytes(content)
+    np.testing.assert_allclose(litert_logits(tmp_path / "net.tflite", X), net(X), atol=1e-4)
+
+
+def test_what_was_trained_in_mixed_precision_is_converted_to_float32():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        net = athe_tf.models.build("small_cnn", 4, head="mhe", input_shape=X.shape[1:])
+    finally:
+        keras.config.set_dtype_policy("float32")
+    copy = convertible(net)
+    assert {layer.dtype_policy.name for layer in copy.layers} == {"float32"}
+    np.testing.assert_allclose(copy(X), net(X), atol=0.2)
+    for one, other in zip(copy.weights, net.weights, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -73,3 +73,20 @@ def test_a_run_without_a_model_is_named_as_such(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({}))
     with pytest.raises(InputError, match="has no model yet. Wait for the end of its first epoch"):
         open_model(tmp_path)
+
+
+def test_a_function_that_builds_a_model_is_called_with_the_data(tmp_path, monkeypatch):
+    (tmp_path / "own_builders.py").write_text(
+        "import keras\n"
+        "def build(num_classes, input_shape):\n"
+        "    images = keras.Input(input_shape)\n"
+        "    return keras.Model(images, keras.layers.Dense(num_classes)(keras.layers.Flatten()(images)))\n"
+        "def load():\n    return build(3, (2, 2, 1))\n"
+        "def wrong():\n    return 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    opened = open_model("own_builders:build", data=(4, (5, 5, 1)))
+    assert opened.net.input_shape == (None, 5, 5, 1) and opened.victim.num_classes == 4
+    assert open_model("own_builders:load").net.output_shape == (None, 3)
+    with pytest.raises(InputError, match="takes no images. Expected: .* Received: 3"):
+        open_model("own_builders:wrong")

@@ -54,6 +54,9 @@ class EvaluateConfig(
     substitutes: tuple[str, ...] = option(
         (), "Other models for --protocol=transfer, separated by commas.", after="verify_with"
     )
+    class_names: tuple[str, ...] = option(
+        (), "Names of the classes for the report, separated by commas. [those of the data set]"
+    )
     distribution: str = with_help(
         DeviceOptions,
         "distribution",

@@ -4,6 +4,7 @@ import math
 import re
 
 from athe_tf.data.npz import check_extra_file
+from athe_tf.models.names import is_file
 from athe_tf.programs.config.fields import picked
 from athe_tf.training import options as training
 from athe_tf.utils.choices import check_epsilon, check_input_range
@@ -30,7 +31,13 @@ def check_settings(config) -> None:
         "Leave one of them out.",
     )
     # The head of a model from elsewhere is known, and checked, when it is built.
-    is_own = not is_import_path(config.model)
+    is_own = not is_import_path(config.model) and not is_file(config.model)
+    for name in ("activation", "bn_momentum", "precision") if is_file(config.model) else ():
+        check(
+            not given(config, name),
+            f"The layers of '{config.model}' are used as they are. Received: --{name}="
+            f"{getattr(config, name)}. Leave --{name} out.",
+        )
     training.check_margin(config.training_margin, config.head, config.head != "linear" or not is_own)
     heads = MARGIN_FORM_HEADS.get(config.margin_form, ())
     check(
@@ -50,7 +57,7 @@ def check_settings(config) -> None:
             not is_own,
             f"The model '{config.model}' takes images in [0, 1]. Received: --input_range="
             f"{','.join(f'{value:g}' for value in config.input_range)}. Leave it out: it is for "
-            "--model=module:function.",
+            "--model=module:function and --model=FILE.keras.",
         )
     try:
         re.compile(config.freeze or "")  # whether it matches a layer is known when the model is built

@@ -67,9 +67,12 @@ class DataOptions:
 class ModelOptions:
     """The model, and the framework that trains it."""
 
-    model: str = option("small_cnn", "Model, such as wrn-34-10 or preact_resnet18, or module:function.")
+    model: str = option(
+        "small_cnn",
+        "Model, such as wrn-34-10 or preact_resnet18; module:function; or FILE.keras, with its weights.",
+    )
     input_range: tuple[float, ...] = option(
-        (), "Pixel values that a model given as module:function expects, such as 0,255. [0,1]"
+        (), "Pixel values that a model of module:function or FILE.keras expects, such as 0,255. [0,1]"
     )
     head: str = option("linear", "Head; he is the hypersphere, mhe its angular form.", choices=models.HEADS)
     scale: float = option(15.0, "Scale s of the hypersphere heads.", gt=0)
@@ -81,7 +84,10 @@ class ModelOptions:
     activation: str = option("relu", "Activation.", choices=models.ACTIVATIONS)
     bn_momentum: float = option(0.9, "Share of old moving statistics that an update keeps.", ge=0, lt=1)
     standardize: bool = option(True, "The model normalizes inputs by mean and deviation of the data set.")
-    initial_model: str | None = option(None, "Start from the weights of this .keras file or workdir.")
+    initial_model: str | None = option(
+        None,
+        "Start from the weights of this .keras file or workdir; --head=he and mhe replace a linear head.",
+    )
     freeze: str | None = option(
         None, "Do not train the layers whose names match this regular expression, such as 'group[12]_.*'."
     )
