@@ -1,4 +1,4 @@
-"""The test of the attacks on robust models: AutoAttack and `swift` find what exists (docs/evaluation.md).
+"""The test of the attacks on robust models: AutoAttack and `swift` find what exists (docs/special_models.md).
 
     python -m benchmarks.attack_test --dataset=cifar10 --data_dir=DIR --state=FILE results/cifar10_mini/*
     python -m benchmarks.attack_test --dataset=digits --epsilon=0.2 --state=FILE runs/*

@@ -13,7 +13,7 @@ from athe_tf.utils.errors import InputError
 from tests.linear_case import gray_images, linear_model, predictions
 from tests.warm_processes import run_program
 
-DOCS = pathlib.Path(__file__).parents[2] / "docs" / "evaluation.md"
+DOCS = pathlib.Path(__file__).parents[2] / "docs" / "own_attacks.md"
 # The attack that the docs show.
 MODULE = re.search(r"```python\n(# my_attacks.py\n.*?)```", DOCS.read_text(), re.DOTALL)[1]
 
