@@ -28,10 +28,12 @@ from athe_tf.data.folder_layout import (
 from athe_tf.data.images import chosen_part, parallel_map, without_autograph
 from athe_tf.data.resize import central_view
 from athe_tf.data.splits import Splits, channel_statistics, from_arrays, from_sets, hold_out
+from athe_tf.jobs.ownership import is_ours
 from athe_tf.utils.digests import text_digest
 from athe_tf.utils.errors import InputError, check
 from athe_tf.utils.files import write_text
 from athe_tf.utils.graph_checks import checked
+from athe_tf.version import __version__
 
 # Decoded images of smaller sets are kept in memory.
 IN_MEMORY_BYTES = 4 * 2**30
@@ -226,15 +228,17 @@ def _read_cache(path, folder: pathlib.Path) -> dict:
     """What an earlier start of the same run has found out about the files; empty if there was none."""
     try:
         found = json.loads(pathlib.Path(path).read_text())
-        return found if found.pop("folder") == str(folder.resolve()) else {}
+        known = found.pop("athe_tf") == __version__ and found.pop("folder") == str(folder.resolve())
+        return found if known else {}
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return {}
 
 
 def _write_cache(path, folder: pathlib.Path, known: dict) -> None:
-    if pathlib.Path(path).parent.is_dir():
+    path = pathlib.Path(path)
+    if path.parent.is_dir() and (is_ours(path) or not path.exists()):
         with contextlib.suppress(OSError):  # it only saves time
-            write_text(path, json.dumps({"folder": str(folder.resolve()), **known}))
+            write_text(path, json.dumps({"athe_tf": __version__, "folder": str(folder.resolve()), **known}))
 
 
 def _without_corrupt(name, files, needed, known: dict):

@@ -154,7 +154,7 @@ class Workdir:
     def remove_backup(self) -> None:
         """Removes what a finished run does not need any more, and nothing else that lies beside it."""
         with contextlib.suppress(OSError):
-            remove_files(self.folder, self.files.name)
+            remove_files(self.folder, *([self.files.name] if is_ours(self.files) else []))
             ours = [path.name for path in (self.previous_epoch, self.backup) if is_ours(path)]
             remove_files(self.backup.parent, *ours)
 

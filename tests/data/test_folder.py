@@ -263,9 +263,10 @@ def test_folders_that_did_not_change_are_listed_once(root, calls, tmp_path_facto
     third = data.load(f"folder:{root}", **options)
     assert [os.path.basename(name) for name in calls["_image_names"]] == ["bee"]
     assert len(third.train) == len(second.train) + 1 and third.mean != second.mean
-    # What another folder, or nobody, wrote is not believed.
+    # What another folder, or somebody else, wrote is neither believed nor replaced.
     cache.write_text("[1]")
     assert len(data.load(f"folder:{root}", **options).train) == len(third.train)
+    assert cache.read_text() == "[1]"
 
 
 @pytest.mark.parametrize("kind", ["png", "gif", "bmp", "jpg"])

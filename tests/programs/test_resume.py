@@ -298,8 +298,9 @@ def test_files_of_the_user_beside_the_backup_survive_the_end_of_a_run_and_a_seco
     mine = Workdir(config.workdir).backup.parent / "thesis.tex"
     others = mine.with_name("old") / "state.npz"
     Workdir(config.workdir).claim(config)
-    for path in (mine, others):
-        path.parent.mkdir(parents=True)
+    listing = Workdir(config.workdir).files
+    for path in (mine, others, listing):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("my only copy")
     train_tiny(config)
     assert sorted(mine.parent.rglob("*")) == [others.parent, others, mine]
@@ -311,7 +312,7 @@ def test_files_of_the_user_beside_the_backup_survive_the_end_of_a_run_and_a_seco
     assert sorted(mine.parent.rglob("*")) == [others.parent, others, namesake, mine]
     with pytest.raises(InputError, match="exists, and athe_tf did not write it"):
         OverfittingGuard((None, None), None, 0.2, namesake, RunProgress())
-    assert mine.read_text() == others.read_text() == "my only copy"
+    assert mine.read_text() == others.read_text() == listing.read_text() == "my only copy"
 
 
 def test_the_best_model_is_never_overwritten_by_a_worse_one(tmp_path):
