@@ -49,7 +49,7 @@ DEVICE = Flag(
 
 def planned_device(extra: dict) -> Accelerator | None:
     """The device of `--plan --device=NAME`; `None` for this machine."""
-    name = extra[DEVICE.name]
+    name = extra.get(DEVICE.name)
     check(
         name is None or extra["plan"],
         f"--device is for --plan. Received: --device={name}. Add --plan, or choose by --devices.",
