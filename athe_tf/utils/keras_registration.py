@@ -5,6 +5,7 @@ library are imported on first use. So placeholders enter the table when Keras is
 this library; a placeholder imports its class when a model file names it.
 """
 
+import contextlib
 import functools
 import importlib
 import importlib.abc
@@ -66,16 +67,26 @@ class AtImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, name: str, around: Callable):
         self.name, self.around = name, around
+        self._searching = False
 
     def find_spec(self, fullname, path, target=None):
-        if fullname != self.name:
+        if fullname != self.name or self._searching:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._searching = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._searching = False
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
-            loader.exec_module = functools.partial(self.around, loader.exec_module)
+            loader.exec_module = functools.partial(self._execute, loader.exec_module)
         return spec
+
+    def _execute(self, execute: Callable, module) -> None:
+        # Not before: others look for a module without importing it.
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        self.around(execute, module)
 
 
 def _execute_and_enter(execute: Callable, module) -> None:

@@ -1,5 +1,7 @@
 """What TensorFlow writes to stderr when it is imported after this library."""
 
+import importlib
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -7,8 +9,12 @@ import sys
 
 import pytest
 
+from athe_tf.utils.keras_registration import AtImport
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="The lines are filtered on Linux only.")
 FAKE = """
+import importlib
+import importlib.util
 import os
 os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called\\nI0000 00:00 oneDNN\\n")
 os.write(2, b"E0000 00:00 no such instruction\\nlast words\\n")
@@ -43,3 +49,14 @@ def test_an_import_error_stays_one(tmp_path):
 
 def test_all_lines_are_shown_on_request(tmp_path):
     assert "I0000" in stderr_of(tmp_path, "", TF_CPP_MIN_LOG_LEVEL="0")
+
+
+def test_a_module_that_is_looked_for_first_is_still_met_at_its_import(tmp_path, monkeypatch):
+    (tmp_path / "met_at_import.py").write_text("value = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    met = []
+    finder = AtImport("met_at_import", lambda execute, module: (execute(module), met.append(module.value)))
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    assert importlib.util.find_spec("met_at_import") is not None and not met
+    importlib.import_module("met_at_import")
+    assert met == [1] and finder not in sys.meta_path
