@@ -122,7 +122,7 @@ def test_a_tutorial_begins_as_those_of_keras_do(path):
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        if "://" in target:
+        if "://" in target or target.startswith("generated/"):  # written, and checked, by `make docs`
             continue
         name, _, anchor = target.partition("#")
         linked = page.parent / name if name else page
