@@ -176,6 +176,7 @@ class EvaluationInputs:
                 wrong = wrong_passes(victim, images, labels, passes[0], batch_size)
             clean = dataclasses.replace(clean, correct=2 * wrong <= passes[0])
             inputs.victim, inputs.single = majority_of(victim, *passes), victim
+            vars(inputs).pop("model_digest", None)  # that of one pass, which `recall` asked for
             inputs.clean_wrong = inputs._at_rows(wrong)
         inputs.clean = dataclasses.replace(clean, correct=inputs._at_rows(clean.correct))
         return inputs
@@ -214,7 +215,9 @@ class EvaluationInputs:
         """
         if self.single is None or self.clean_wrong is None:
             return None
-        found, wrong, passes = result.found, self.clean_wrong[rows].copy(), self.victim.passes
+        wrong, passes = self.clean_wrong[rows].copy(), self.victim.passes
+        # Also images that were wrong in the attack's own passes before they were changed.
+        found = np.flatnonzero(result.success & self.clean.correct[rows])
         x, y = result.x_adv[found], self.labels[rows[found]]
         wrong[found] = wrong_passes(self.single, x, y, passes, self.batch_size)
         result.queries[found] += passes

@@ -15,7 +15,7 @@ batches = splits.train.stream(128, seed=0, augmentation="pad_crop")  # a tf.data
 reveal_type(athe_tf.CosineDense(10, scale=15.0))  # CosineDense
 reveal_type(athe_tf.MarginCrossentropy(margin=0.2))  # MarginCrossentropy
 reveal_type(athe_tf.data.load("digits"))  # Splits
-reveal_type(splits.test)  # ImageSource
+reveal_type(splits.test)  # ImageSource | Any
 reveal_type(athe_tf.attacks.get("pgd-20", epsilon=8 / 255))  # Attack
 reveal_type(athe_tf.attacks.PGD(8 / 255, steps=10))  # PGD
 reveal_type(athe_tf.training.get("trades"))  # type[AdversarialModel]
