@@ -171,7 +171,7 @@ def test_training_runs_of_a_head_are_one_line(start, files, tmp_path):
 
 def test_options_of_analyses_hide_no_other_flag():
     own = {field.name for field in dataclasses.fields(OwnFlags)}
-    assert own == {"space", "directions", "points", "index", "top"}
+    assert own == {"space", "directions", "points", "index", "top", "extra_data", "threshold"}
     assert own.isdisjoint(field.name for field in dataclasses.fields(SharedFlags))
 
 
