@@ -5,7 +5,8 @@ import pathlib
 import re
 
 import tensorflow as tf
-from tensorflow.python.framework.config import is_op_determinism_enabled
+
+from athe_tf.utils.tensorflow_compat import is_op_determinism_enabled
 
 
 def make_deterministic() -> None:

@@ -41,7 +41,7 @@ def producer(tensor: keras.KerasTensor) -> tuple[Any, Any]:
 
 
 def called_once(layer: keras.layers.Layer) -> bool:
-    """Whether a layer has one place in one graph."""
+    """Whether a layer has one place in one graph; Keras has no public list of the places."""
     return len(layer._inbound_nodes) == 1
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow.python.eager import context
+from tensorflow.python.framework.config import is_op_determinism_enabled as is_op_determinism_enabled
 
 from athe_tf.utils.graph_checks import readable_errors
 

@@ -112,6 +112,6 @@ def test_no_reader_imports_a_module_that_only_a_file_names(folder):
     write_evaluation(folder / "one", evaluation, config=shown)
     write_evaluation(folder / "two", small_evaluation(), config=shown)
     report.write(folder / "one")
-    report.write_comparison([folder / "one", folder / "two"], folder / "both")
+    report.write_comparison([folder / "one", folder / "two"], folder / "both.html")
     assert "evil:Evil" in (folder / "one" / "evaluation" / "report.html").read_text()
     assert "evil" not in sys.modules and not (folder / "executed").exists()

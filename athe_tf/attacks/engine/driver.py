@@ -260,6 +260,8 @@ class _Stage:
                             raise
                         reason = f"XLA cannot compile it: {first_line(error)}. Leave jit_compile out."
                         raise NotApplicable(reason) from error
+                if size is None:
+                    return found
                 return RoundResult(*(None if value is None else value[:count] for value in found))
 
             return one_batch
