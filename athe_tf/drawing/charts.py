@@ -70,7 +70,9 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, title: str, marker=No
 def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
     """Horizontal bars of accuracies with their intervals, from 0 to 100%; screen readers read the values."""
     row, top, bottom, right = 26, 6, 26, 62
-    left = 12 + LETTER * min(max(len(bar.label) for bar in bars), MOST_LETTERS)
+    # Capitals are wider.
+    shown = [bar.label[:MOST_LETTERS] for bar in bars]
+    left = 12 + LETTER * max(len(label) + 0.35 * sum(map(str.isupper, label)) for label in shown)
     scale = WIDTH - left - right
     height = top + row * len(bars) + bottom
     parts = []
