@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 
 from athe_tf.programs.interruption import INTERRUPTION
+from athe_tf.utils.quiet_start import start_as_usual
 
 # Another process shows the messages, even if TensorFlow aborts this one, unless this one writes a line to it
 # first. Then it removes their file.
@@ -49,6 +50,7 @@ def start_tensorflow() -> None:
     The messages come from C++ before any log level is read. `TF_CPP_MIN_LOG_LEVEL=0` in the environment shows
     all of them.
     """
+    start_as_usual()  # two filters in a row could lose the last words of an aborted process
     wanted = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or pathlib.Path("/dev/nvidia0").exists()
     with stderr_held_back(lambda: wanted):
         import tensorflow as tf

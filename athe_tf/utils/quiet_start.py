@@ -18,6 +18,11 @@ def start_quietly() -> None:
         sys.meta_path.insert(0, AtImport("tensorflow", _execute))
 
 
+def start_as_usual() -> None:
+    """Undoes `start_quietly`, for who holds back what TensorFlow logs in another way."""
+    sys.meta_path[:] = [one for one in sys.meta_path if getattr(one, "name", None) != "tensorflow"]
+
+
 def _execute(execute: Callable, module) -> None:
     """Executes a module, with a process behind stderr that shows the last words even of an aborted one."""
     try:
